@@ -1,0 +1,1 @@
+"""Databases behind one small contract of bytes (README.md)."""

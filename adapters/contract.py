@@ -1,0 +1,201 @@
+"""The contract between PBServer and a database: bytes only.
+
+An address `(table, scope, place, key)` holds a value. A scan fixes table and scope and never leaves them, so stores
+may hash scopes apart. `place` names the entity a row belongs to: stores with one ordered key space ignore it,
+partitioned stores may hash it so that all rows of an entity lie together.
+
+Source: design.md section 3. Adapters are thread-safe, one per process, with driver retries set to zero.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol, runtime_checkable
+
+
+class Table(Enum):
+    """Every table there is, with its one-byte name in stores that keep all of them in one key space."""
+
+    GROUPS = b"g"  #: scope = entity group: its head and its entities, side by side
+    INDEXES = b"i"  #: scope = project, namespace, kind: kind rows and property rows
+    KINDLESS = b"k"  #: scope = project, namespace: one row per entity
+    IDS = b"c"  #: scope = project: id counters
+    META = b"m"  #: format version, settings recorded once
+    SESSIONS = b"s"  #: scope = minute of birth: open transactions and unfinished queries
+    LONGKEYS = b"l"  #: the longkeys layer's own: scope = a node of its tree
+
+    @property
+    def volatile(self) -> bool:
+        """Whether a crash of the machine may lose the table: its rows live for a minute and answer no promise."""
+        return self is Table.SESSIONS
+
+
+class Address(NamedTuple):
+    """Where a value stands. `scope + key` is unique inside a table; scopes are prefix-free."""
+
+    table: Table
+    scope: bytes
+    place: bytes
+    key: bytes
+
+
+class KeyRange(NamedTuple):
+    """Half-open range of keys inside one scope; `stop=None` means to the end of the scope."""
+
+    start: bytes = b""
+    stop: bytes | None = None
+
+
+#: A row as a scan returns it: key (without scope) and value.
+Row = tuple[bytes, bytes]
+
+
+class _Any(Enum):
+    ANY = auto()
+
+
+class _Absent(Enum):
+    ABSENT = auto()
+
+
+ANY: Final = _Any.ANY  #: no expectation
+ABSENT: Final = _Absent.ABSENT  #: the row must not exist
+
+Expectation = _Any | _Absent | bytes
+
+
+class Write(NamedTuple):
+    """One row written: `value=None` deletes. Values are never empty.
+
+    `version`: where the store honours versions, a write with a lower version than the row holds (a deleted row
+    included) silently loses. Each address at most once per batch.
+    """
+
+    address: Address
+    value: bytes | None
+    expect: Expectation = ANY
+    version: int | None = None
+
+
+class Check(NamedTuple):
+    """A row that is only read, but must still be what the caller saw when the batch is applied."""
+
+    address: Address
+    expect: Expectation
+
+
+Operation = Write | Check
+
+
+class Atomicity(Enum):
+    """How much one `write` call applies as a whole."""
+
+    ROW = auto()  #: each row on its own
+    SCOPE = auto()  #: all rows of one table and scope
+    BATCH = auto()  #: everything in the call
+
+
+class Durable(Enum):
+    """What survives when `write` has returned."""
+
+    MEMORY = auto()  #: the process's life (or the machine's, for files that are not synced)
+    REPLICATED = auto()  #: in the memory of several machines
+    SYNCED = auto()  #: on disk
+
+
+class Consistency(Enum):
+    """What a read sees."""
+
+    STRONG = auto()  #: every write acknowledged before the read began
+    EVENTUAL = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a store promises, stated once. `build.py` reads it once and adds layers or refuses."""
+
+    atomicity: Atomicity
+    compare_and_set: bool
+    versioned_writes: bool
+    ordered: bool
+    reverse_scan: bool
+    snapshot: bool
+    consistency: Consistency
+    durable: Durable
+    shared: bool  #: several processes may hold it open at once
+    version_horizon_seconds: float | None = None  #: how long a delete still beats a late write; None: no versions
+    max_key_bytes: int | None = None  #: of scope + key; None: no limit
+    max_value_bytes: int | None = None
+    max_batch: int | None = None  #: rows in one write call
+    max_batch_bytes: int | None = None
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """Reads; what `snapshot()` gives, and a part of every store.
+
+    `deadline` is a `time.monotonic()` instant; a call that cannot finish by then raises Unavailable.
+    """
+
+    def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
+        """The values at `addresses`, in their order; None where there is no row.
+
+        `settle` makes the read find conditional writes whose outcome was unknown.
+        """
+        ...
+
+    def scan(
+        self, table: Table, scope: bytes, keys: KeyRange, *, limit: int, reverse: bool = False, deadline: float
+    ) -> list[Row]:
+        """Up to `limit` rows of `scope` whose keys lie in `keys`, ascending, or descending with `reverse`.
+
+        Fewer than `limit` rows mean that the range is exhausted.
+        """
+        ...
+
+
+@runtime_checkable
+class OrderedStore(Reader, Protocol):
+    """The only store PBServer sees."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def ensure_tables(self) -> None:
+        """Creates what is missing; idempotent; never changes or drops what is there."""
+        ...
+
+    def write(self, operations: Sequence[Operation], *, deadline: float) -> None:
+        """Applies the operations as one batch, as atomically as `capabilities.atomicity` says.
+
+        Volatile and other tables never share a batch. Raises Conflict when an expectation fails.
+        """
+        ...
+
+    def snapshot(self) -> AbstractContextManager[Reader]:
+        """One unchanging view of all tables, for reads that belong together (volatile tables: one of their own).
+
+        Only the thread that opened it uses it. Raises Unsupported where `capabilities.snapshot` is False.
+        """
+        ...
+
+    def drop_tables(self) -> None:
+        """Deletes every row of every table. Only ever called because an operator or a test asked for it."""
+        ...
+
+    def check(self) -> None:
+        """Raises Unavailable unless the store answers now."""
+        ...
+
+    def close(self) -> None:
+        """Releases everything; idempotent."""
+        ...
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """The smallest key greater than every key that begins with `prefix`; None when there is none."""
+    stripped = prefix.rstrip(b"\xff")
+    if not stripped:
+        return None
+    return stripped[:-1] + bytes([stripped[-1] + 1])

@@ -1,0 +1,1 @@
+"""Layers: each is a store over a store and supplies one thing the store below lacks."""

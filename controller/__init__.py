@@ -1,0 +1,1 @@
+"""The node agent and the boot planner: one recipe per database (README.md)."""

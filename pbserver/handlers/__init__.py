@@ -1,0 +1,1 @@
+"""Calls, one module per family."""

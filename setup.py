@@ -1,0 +1,63 @@
+"""Package metadata and dependencies; everything that configures a tool is in pyproject.toml."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+
+#: What the server cannot run without.
+SERVER = [
+    "protobuf>=7.35.1,<8",
+    "httptools>=0.6.4,<1",
+    "lmdb>=1.6,<4",
+    "tornado>=6.4,<7",
+    "pydantic>=2.10,<3",
+    "pydantic-settings>=2.7,<3",
+    "typer>=0.15,<1",
+    "structlog>=24.4",
+    "prometheus-client>=0.21,<1",
+]
+
+#: What `make check` and `make test` need on top.
+TEST = [
+    "appengine-python-standard>=3.1,<4",
+    "cryptography>=44",
+    "httpx>=0.28,<1",
+    "hypothesis>=6.120,<7",
+    "import-linter>=2.1,<3",
+    "mypy>=1.14,<3",
+    "pre-commit>=4,<5",
+    "psutil>=6.1,<8",
+    "pytest>=8.3,<10",
+    "pytest-timeout>=2.3,<3",
+    "ruff>=0.9,<1",
+    "types-protobuf>=6",
+    "types-psutil>=6",
+]
+
+#: What `make bench` needs on top.
+BENCH = [
+    "appengine-python-standard>=3.1,<4",
+    "matplotlib>=3.10,<4",
+    "psutil>=6.1,<8",
+    "rich>=13.9,<16",
+]
+
+#: What `make protos` needs on top.
+PROTOS = ["grpcio-tools>=1.75,<2"]
+
+setup(
+    name="pbserver",
+    version="0.1.0",
+    description="Any Google App Engine / Cloud Datastore application, unchanged, on any database you already run",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["pbserver*", "adapters*", "controller*", "deploy*", "protos*"]),
+    package_data={"pbserver": ["py.typed"], "protos": ["*.proto", "*.pyi"]},
+    install_requires=SERVER,
+    extras_require={"test": TEST, "bench": BENCH, "protos": PROTOS},
+    entry_points={"console_scripts": ["pbserver=pbserver.__main__:main"]},
+)
