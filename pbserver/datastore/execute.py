@@ -1,0 +1,295 @@
+"""Carries out a plan: reads rows, drops what does not belong, fetches entities, and says where it stands.
+
+A place in the results is a row's key (Place), so a query goes on after any row, on any worker, with nothing kept.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from adapters.contract import Reader, Row
+from pbserver.datastore import entities, keys, tables, values
+from pbserver.datastore.errors import Internal, NeedIndex
+from pbserver.datastore.matching import Matcher
+from pbserver.datastore.planner import Plan, start_place
+from pbserver.datastore.queries import Position
+from pbserver.datastore.ranges import Place
+
+_PAGE = 1000
+_FIRST_FETCH = 64
+
+
+class Limits(NamedTuple):
+    """Bounds of one answer; a query goes on with Next."""
+
+    results: int
+    result_bytes: int
+    skipped: int
+    sorted_results: int
+
+
+class Page(NamedTuple):
+    """Rows in the plan's order, and their stored entities where the stream had to read them anyway."""
+
+    rows: list[Row]
+    stored: list[bytes] | None
+
+
+class Stream(Protocol):
+    def take(self, after: Place | None, limit: int) -> Page: ...
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a query stands: behind the row `after`; so many results still to skip and (None: no limit) to give."""
+
+    after: Place | None
+    offset: int
+    remaining: int | None
+
+
+@dataclass(slots=True)
+class Batch:
+    """One answer. `frames` are pieces of QueryResult; `rows` the index rows they came from."""
+
+    frames: list[bytes]
+    rows: list[Row]
+    skipped: int
+    last_skipped: Row | None
+    more: bool
+
+
+class Execution:
+    """One call's work on a query. Used by one thread, while `reader` is open."""
+
+    def __init__(self, plan: Plan, reader: Reader, limits: Limits, deadline: float) -> None:
+        self._plan = plan
+        self._reader = reader
+        self._limits = limits
+        self._deadline = deadline
+        self._stream: Stream = (SortedStream if plan.sort else ScanStream)(plan, reader, limits, deadline)
+
+    def batch(self, progress: Progress, count: int) -> Batch:
+        """Skips, then gives up to `count` results; moves `progress` on."""
+        batch = Batch([], [], 0, None, more=False)
+        if progress.offset:
+            self._skip(progress, batch)
+        if progress.offset:  # more to skip than one call does, or nothing left
+            return batch
+        wanted = min(count, self._limits.results)
+        if progress.remaining is not None:
+            wanted = min(wanted, progress.remaining)
+        one_more = progress.remaining is None or progress.remaining > wanted
+        page = self._stream.take(progress.after, wanted + one_more)
+        batch.more = len(page.rows) > wanted
+        batch.rows = page.rows[:wanted]
+        self._fill(batch, page.stored)
+        self._advance(progress, batch.rows)
+        if progress.remaining is not None:
+            progress.remaining -= len(batch.rows)
+        return batch
+
+    def count(self, progress: Progress) -> int:
+        """How many results there are; reads no entity unless the plan must check or tell repeated ones apart."""
+        while progress.offset:
+            if not self._skip(progress, Batch([], [], 0, None, more=False)):
+                return 0
+        total = 0
+        while progress.remaining is None or total < progress.remaining:
+            wanted = _PAGE if progress.remaining is None else min(_PAGE, progress.remaining - total)
+            rows = self._stream.take(progress.after, wanted).rows
+            total += len(rows)
+            self._advance(progress, rows)
+            if len(rows) < wanted:
+                break
+        return total
+
+    def _skip(self, progress: Progress, batch: Batch) -> bool:
+        """Skips what one call may skip; whether there was that much."""
+        wanted = min(progress.offset, self._limits.skipped)
+        more_to_skip = progress.offset > wanted
+        rows = self._stream.take(progress.after, wanted + more_to_skip).rows
+        batch.more = len(rows) > wanted
+        rows = rows[:wanted]
+        batch.skipped = len(rows)
+        batch.last_skipped = rows[-1] if rows else None
+        self._advance(progress, rows)
+        progress.offset -= len(rows)
+        return len(rows) == wanted
+
+    def _advance(self, progress: Progress, rows: Sequence[Row]) -> None:
+        if rows:
+            progress.after = Place(rows[-1][0])
+
+    def _fill(self, batch: Batch, stored: list[bytes] | None) -> None:
+        """Sets the frames; cuts the batch behind the result that passes the byte limit."""
+        query = self._plan.query
+        if query.keys_only:
+            batch.frames = [
+                keys.keys_only_frame(query.partition, tables.row_path(row, value)) for row, value in batch.rows
+            ]
+            return
+        if stored is None:
+            batch.frames = self._fetch(batch.rows)
+        else:
+            batch.frames = self._within_bytes(stored[: len(batch.rows)])
+        if len(batch.frames) < len(batch.rows):
+            del batch.rows[len(batch.frames) :]
+            batch.more = True
+
+    def _fetch(self, rows: list[Row]) -> list[bytes]:
+        """Entities of `rows`, in two steps where there are many, so that large ones are not read for nothing."""
+        limit = self._limits.result_bytes
+        frames = fetch(self._reader, self._plan, rows[:_FIRST_FETCH], self._deadline)
+        rest = rows[_FIRST_FETCH:]
+        while rest:
+            size = sum(map(len, frames))
+            if size > limit:
+                break
+            step = max(1, min(len(rest), (limit - size) * len(frames) // (size + 1) + 1))
+            frames += fetch(self._reader, self._plan, rest[:step], self._deadline)
+            rest = rest[step:]
+        return self._within_bytes(frames)
+
+    def _within_bytes(self, frames: list[bytes]) -> list[bytes]:
+        limit = self._limits.result_bytes
+        if sum(map(len, frames)) <= limit:
+            return frames
+        size = 0
+        for index, each in enumerate(frames):
+            size += len(each)
+            if size > limit:
+                return frames[: index + 1]
+        return frames
+
+
+def fetch(reader: Reader, plan: Plan, rows: list[Row], deadline: float) -> list[bytes]:
+    """The stored entities that index rows lead to. In a snapshot each row has one; Internal if not."""
+    found = reader.read(tables.entity_addresses(plan.query.partition, rows), deadline=deadline)
+    if None in found:
+        raise Internal("an index row leads to no entity; run a verification of the store")
+    return found  # type: ignore[return-value]
+
+
+class ScanStream:
+    """Rows in the scan's own order."""
+
+    def __init__(self, plan: Plan, reader: Reader, limits: Limits, deadline: float) -> None:
+        self._plan = plan
+        self._reader = reader
+        self._deadline = deadline
+        self._matcher = Matcher(plan.query) if plan.check else None
+        del limits
+
+    def take(self, after: Place | None, limit: int) -> Page:
+        plan = self._plan
+        if limit <= 0:
+            return Page([], None)
+        if after is None:
+            after = start_place(plan)
+        if self._matcher is None and plan.distinct_in is None:
+            return Page(plan.source.rows(self._reader, after, limit, self._deadline), None)
+        rows: list[Row] = []
+        stored: list[bytes] = []
+        while len(rows) < limit:
+            wanted = limit - len(rows)
+            if self._matcher is not None:
+                wanted = min(_PAGE, max(2 * wanted, 20))
+            read = plan.source.rows(self._reader, after, wanted, self._deadline)
+            if self._matcher is None:
+                rows += self._first_rows(read)
+            else:
+                self._keep_matching(self._matcher, read, rows, stored)
+            if len(read) < wanted:
+                break
+            after = Place(read[-1][0])
+        return Page(rows[:limit], None if self._matcher is None else stored[:limit])
+
+    def _first_rows(self, rows: list[Row]) -> list[Row]:
+        """`rows` without those whose entity has an earlier row in the scan."""
+        several = [row for row in rows if tables.is_repeated(row[1])]
+        if not several:
+            return rows
+        later = set()
+        for (key, value), stored in zip(several, fetch(self._reader, self._plan, several, self._deadline), strict=True):
+            if key[: -len(tables.row_path(key, value))] != self._first_start(key, stored):
+                later.add(key)
+        return [row for row in rows if row[0] not in later]
+
+    def _first_start(self, key: bytes, stored: bytes) -> bytes:
+        """How the first row in the scan of an entity begins."""
+        plan = self._plan
+        assert plan.distinct_in is not None
+        name = plan.query.orders[0].name
+        proto = entities.parse(stored)
+        inside = [each for each in entities.property_values(proto)[name] if plan.distinct_in.contains(each)]
+        return plan.prefix + (max(inside) if plan.descending else min(inside))
+
+    def _keep_matching(self, matcher: Matcher, read: list[Row], rows: list[Row], stored: list[bytes]) -> None:
+        for row, data in zip(read, fetch(self._reader, self._plan, read, self._deadline), strict=True):
+            if matcher.matches(tables.row_path(*row), entities.parse(data)):
+                rows.append(row)
+                stored.append(data)
+
+
+class SortedStream:
+    """All matching entities, sorted in memory. A row's key is here its ordered values and its path."""
+
+    def __init__(self, plan: Plan, reader: Reader, limits: Limits, deadline: float) -> None:
+        self._plan = plan
+        self._reader = reader
+        self._most = limits.sorted_results
+        self._deadline = deadline
+        self._matcher = Matcher(plan.query)
+        self._sorted: list[Row] | None = None
+
+    def take(self, after: Place | None, limit: int) -> Page:
+        query = self._plan.query
+        if self._sorted is None:
+            self._sorted = self._sort()
+        start = query.start if after is None else position(self._plan, after.row, before=after.inclusive)
+        rows: list[Row] = []
+        for row in self._sorted:
+            if len(rows) == limit:
+                break
+            place = position(self._plan, row[0], before=False)
+            if start is not None and not self._matcher.is_behind(place, start):
+                continue
+            if query.end is not None and self._matcher.is_behind(place, query.end):
+                break
+            rows.append(row)
+        return Page(rows, None)
+
+    def _sort(self) -> list[Row]:
+        found: dict[bytes, tuple[tuple[bytes, ...], bytes]] = {}
+        after = None
+        while True:
+            rows = self._plan.source.rows(self._reader, after, _PAGE, self._deadline)
+            self._collect([row for row in rows if tables.row_path(*row) not in found], found)
+            if len(found) > self._most:
+                raise NeedIndex(
+                    f"the query needs a composite index: more than {self._most} entities would have to be sorted"
+                )
+            if len(rows) < _PAGE:
+                break
+            after = Place(rows[-1][0])
+        ordered = self._matcher.sort((place, path) for path, (place, _) in found.items())
+        return [(b"".join(place) + path, found[path][1]) for place, path in ordered]
+
+    def _collect(self, rows: list[Row], found: dict[bytes, tuple[tuple[bytes, ...], bytes]]) -> None:
+        for row, data in zip(rows, fetch(self._reader, self._plan, rows, self._deadline), strict=True):
+            path = tables.row_path(*row)
+            proto = entities.parse(data)
+            if self._matcher.matches(path, proto):
+                found[path] = (self._matcher.order_values(proto), row[1])
+
+
+def position(plan: Plan, row: bytes, *, before: bool) -> Position:
+    """The cursor that stands before or behind a row of the plan."""
+    at = 0 if plan.sort else len(plan.prefix)
+    ordered = []
+    for _ in plan.query.ordered_names:
+        end = values.size(row, at)
+        ordered.append(row[at:end])
+        at = end
+    return Position(tuple(ordered), row[at:], before)

@@ -1,0 +1,126 @@
+"""A query as the Datastore understands it: checked, and with every implicit order spelled out.
+
+The rules and their wording are those of the SDK's own stub, which is how applications know them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+from pbserver.datastore.errors import BadRequest
+from pbserver.datastore.keys import Key
+
+KEY_NAME = b"__key__"
+MAX_COMPONENTS = 100
+
+
+class Op(Enum):
+    """A comparison; the values are the wire's."""
+
+    LESS = 1
+    LESS_OR_EQUAL = 2
+    GREATER = 3
+    GREATER_OR_EQUAL = 4
+    EQUAL = 5
+
+
+class Filter(NamedTuple):
+    """`value` is encoded as in an index row; for `__key__` it is the encoded path."""
+
+    name: bytes
+    op: Op
+    value: bytes
+
+
+class Order(NamedTuple):
+    name: bytes
+    descending: bool
+
+
+class Position(NamedTuple):
+    """A place between two results: the values of the ordered properties, in their order, and the path.
+
+    `before`: it stands before the result with these values, else after it.
+    """
+
+    values: tuple[bytes, ...]
+    path: bytes
+    before: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """`orders` always ends with `__key__`. `kind` is encoded (keys.encode_kind)."""
+
+    partition: bytes
+    kind: bytes | None
+    ancestor: Key | None
+    filters: tuple[Filter, ...]
+    orders: tuple[Order, ...]
+    keys_only: bool = False
+    start: Position | None = None
+    end: Position | None = None
+
+    @property
+    def ordered_names(self) -> tuple[bytes, ...]:
+        """The properties whose values a cursor holds."""
+        return tuple(order.name for order in self.orders if order.name != KEY_NAME)
+
+    @property
+    def inequality(self) -> bytes | None:
+        """The one property that is compared with <, <=, > or >=."""
+        return next((each.name for each in self.filters if each.op is not Op.EQUAL), None)
+
+
+def normalize(query: Query) -> Query:
+    """Drops orders that cannot matter and adds the implicit ones. Raises BadRequest for an illegal query."""
+    orders = _useful_orders(query.filters, query.orders)
+    _check(query, orders)
+    if not orders and query.inequality is not None:
+        orders = [Order(query.inequality, descending=False)]
+    if not orders or orders[-1].name != KEY_NAME:
+        orders.append(Order(KEY_NAME, descending=False))
+    return replace(query, orders=tuple(orders), filters=tuple(dict.fromkeys(query.filters)))
+
+
+def _useful_orders(filters: Sequence[Filter], orders: Sequence[Order]) -> list[Order]:
+    compared = {each.name for each in filters if each.op is not Op.EQUAL}
+    fixed = {each.name for each in filters if each.op is Op.EQUAL} - compared
+    if KEY_NAME in fixed:
+        return []
+    useful: list[Order] = []
+    for order in orders:
+        if order.name not in fixed:
+            fixed.add(order.name)
+            useful.append(order)
+        if order.name == KEY_NAME:
+            break
+    return useful
+
+
+def _check(query: Query, orders: Sequence[Order]) -> None:
+    components = len(query.filters) + len(orders) + (query.ancestor is not None)
+    if components > MAX_COMPONENTS:
+        raise BadRequest(
+            f"query is too large. may not have more than {MAX_COMPONENTS} filters + sort orders ancestor total"
+        )
+    compared = list(dict.fromkeys(each.name for each in query.filters if each.op is not Op.EQUAL))
+    if len(compared) > 1:
+        first, second = (name.decode() for name in compared[:2])
+        raise BadRequest(f"Only one inequality filter per query is supported. Encountered both {first} and {second}")
+    if compared and orders and orders[0].name != compared[0]:
+        raise BadRequest(
+            "The first sort property must be the same as the property to which the inequality filter is applied.  "
+            f"In your query the first sort property is {orders[0].name.decode()} "
+            f"but the inequality filter is on {compared[0].decode()}"
+        )
+    if query.kind is None:
+        _check_kindless(query, orders)
+
+
+def _check_kindless(query: Query, orders: Sequence[Order]) -> None:
+    if any(each.name != KEY_NAME for each in query.filters):
+        raise BadRequest("kind is required for non-__key__ filters")
+    if any(order.name != KEY_NAME or order.descending for order in orders):
+        raise BadRequest("kind is required for all orders except __key__ ascending")

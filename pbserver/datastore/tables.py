@@ -1,0 +1,108 @@
+"""Where everything stands: scopes and keys of every row the Datastore writes (the README draws them).
+
+groups    scope = partition + first path element   key = 0x00 head | 0x01 + rest of the path: an entity
+indexes   scope = partition + kind                 key = 0x01 path: kind row | 0x02 name value path: property row
+kindless  scope = partition                        key = path
+ids       scope = partition of the app             key = name of the counter
+sessions  scope = minute of birth                  key = handle + part
+meta      scope = "pbserver"                       key = name
+
+The value of an index row says where its path begins: 2 bytes length of the path, 2 bytes length of the path's first
+element, 1 byte 0x01 when the entity has several values of the property. So a row leads to its entity by two slices.
+"""
+
+from struct import Struct
+
+from adapters.contract import Address, Table, Write
+from pbserver.datastore.encoding import text
+from pbserver.datastore.errors import Internal
+from pbserver.datastore.keys import Key
+
+KIND_ROW = b"\x01"
+PROPERTY_ROW = b"\x02"
+
+_HEAD = b"\x00"
+_ENTITY = b"\x01"
+_VALUE = Struct(">HHB")
+
+META_SCOPE = b"pbserver\x00"
+
+
+def head_address(group: bytes) -> Address:
+    """The head of an entity group: its version, one row, changed only by compare-and-set."""
+    return Address(Table.GROUPS, group, b"", _HEAD)
+
+
+def entity_address(key: Key) -> Address:
+    return Address(Table.GROUPS, key.partition + key.path[: key.root], b"", _ENTITY + key.path[key.root :])
+
+
+def entity_addresses(partition: bytes, rows: list[tuple[bytes, bytes]]) -> list[Address]:
+    """The entities that index rows lead to. Hot: one address a row, two slices each."""
+    groups = Table.GROUPS
+    addresses = []
+    for row, value in rows:
+        size = value[0] << 8 | value[1]
+        path = row[-size:]
+        root = value[2] << 8 | value[3]
+        addresses.append(Address(groups, partition + path[:root], b"", _ENTITY + path[root:]))
+    return addresses
+
+
+def row_value(key: Key, *, repeated: bool) -> bytes:
+    return _VALUE.pack(len(key.path), key.root, repeated)
+
+
+def is_repeated(value: bytes) -> bool:
+    """Whether the row's entity has other rows in the same index."""
+    return value[4] == 1
+
+
+def row_path(row: bytes, value: bytes) -> bytes:
+    """The encoded path at the end of an index row's key."""
+    return row[-(value[0] << 8 | value[1]) :]
+
+
+def row_key(partition: bytes, row: bytes, value: bytes, kind: bytes) -> Key:
+    if len(value) != _VALUE.size:
+        raise Internal("an index row's value is not one of ours; run a verification of the store")
+    return Key(partition, row_path(row, value), value[2] << 8 | value[3], kind)
+
+
+def index_writes(key: Key, old: dict[bytes, bytes], new: dict[bytes, bytes]) -> list[Write]:
+    """What turns an entity's index rows `old` into `new`; rows that stay are not written."""
+    scope = key.partition + key.kind
+    place = key.path
+    table = Table.INDEXES
+    writes = [Write(Address(table, scope, place, row), value) for row, value in new.items() if old.get(row) != value]
+    if old:
+        writes += [Write(Address(table, scope, place, row), None) for row in old.keys() - new.keys()]
+    if bool(old) != bool(new):
+        kindless = Address(Table.KINDLESS, key.partition, place, key.path)
+        writes.append(Write(kindless, row_value(key, repeated=False) if new else None))
+    return writes
+
+
+def counter_address(partition: bytes, name: bytes) -> Address:
+    return Address(Table.IDS, partition, b"", name)
+
+
+def session_address(handle: int, part: bytes) -> Address:
+    return Address(Table.SESSIONS, session_scope(handle), b"", session_key(handle) + part)
+
+
+def session_scope(handle: int) -> bytes:
+    """Handles born in the same minute share a scope, so that a whole minute can be swept."""
+    return b"m%08x" % session_minute(handle)
+
+
+def session_minute(handle: int) -> int:
+    return (handle >> 22) // 60_000
+
+
+def session_key(handle: int) -> bytes:
+    return handle.to_bytes(8, "big")
+
+
+def meta_address(name: str) -> Address:
+    return Address(Table.META, META_SCOPE, b"", text(name.encode()))

@@ -1,0 +1,191 @@
+"""Transactions: optimistic, serializable, up to 25 entity groups, also against plain puts and deletes.
+
+An open transaction is a few rows under its handle, so every call of it may meet another worker:
+
+    h            its header (TransactionHeader), `closed` once a commit has claimed it
+    g group      the head of a group as first read (`r` + head), or `w`: written but not read
+    m key        a buffered put or delete; the last one of a key counts
+
+A read happens in one snapshot with the heads of all groups read before: had one moved, the answer is
+ConcurrentTransaction, so no call ever shows a state that never was. The commit checks all of them once more.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from struct import Struct
+from typing import NamedTuple
+
+from adapters.contract import ABSENT, OrderedStore, Reader, Write
+from adapters.errors import Conflict
+from pbserver.datastore import entities, keys
+from pbserver.datastore.commit import IdInUse, Mutation, commit
+from pbserver.datastore.errors import BadRequest, ConcurrentTransaction
+from pbserver.datastore.keys import Key
+from pbserver.datastore.sessions import Sessions, age_seconds
+from pbserver.datastore.tables import head_address, session_address
+from protos.entity_pb2 import EntityProto
+from protos.sessions_pb2 import TransactionHeader
+
+MAX_GROUPS = 25
+LIFETIME_SECONDS = 60
+
+_HEADER = b"h"
+_CLOSED = b"closed"
+_READ = b"r"
+_WRITTEN = b"w"
+_PUT = b"p"
+_INSERT = b"i"
+_DELETE = b"d"
+_PLACE = Struct(">cHH")  # what, length of the partition, length of the first element
+
+_GONE = "The referenced transaction has expired or is no longer valid."
+
+
+class Handle(NamedTuple):
+    """How a client names its transaction."""
+
+    number: int
+    app: bytes
+
+
+class _Open(NamedTuple):
+    header: TransactionHeader
+    serialized: bytes
+    groups: dict[bytes, bytes]
+
+
+class Transactions:
+    def __init__(self, store: OrderedStore, sessions: Sessions) -> None:
+        self._store = store
+        self._sessions = sessions
+
+    def begin(self, app: bytes, *, cross_group: bool, read_only: bool, deadline: float) -> Handle:
+        header = TransactionHeader(app=app, cross_group=cross_group, read_only=read_only)
+        number = self._sessions.create(_HEADER, header.SerializeToString(), deadline=deadline)
+        return Handle(number, app)
+
+    @contextmanager
+    def view(self, handle: Handle, groups: Collection[bytes], *, deadline: float) -> Iterator[Reader]:
+        """A snapshot for reading from `groups`, consistent with everything the transaction has read before.
+
+        What was read counts only if leaving the view raises nothing.
+        """
+        current = self._load(handle, deadline)
+        joined = [group for group in groups if not _was_read(current.groups, group)]
+        self._check_count(current, joined)
+        seen = _seen(current.groups)
+        with self._store.snapshot() as reader:
+            heads = reader.read([*map(head_address, seen), *map(head_address, joined)], deadline=deadline)
+            if heads[: len(seen)] != list(seen.values()):
+                raise ConcurrentTransaction("Concurrency exception.")
+            yield reader
+        found = {group: _READ + (head or b"") for group, head in zip(joined, heads[len(seen) :], strict=True)}
+        while not self._join(handle, current, found, deadline):
+            current = self._load(handle, deadline)  # another call of this transaction touched one of them as well
+            if any(current.groups[group] != head for group, head in found.items() if _was_read(current.groups, group)):
+                raise ConcurrentTransaction("Concurrency exception.")
+            found = {group: head for group, head in found.items() if not _was_read(current.groups, group)}
+
+    def buffer(self, handle: Handle, mutations: Iterable[Mutation], *, deadline: float) -> None:
+        """Keeps puts and deletes until the commit."""
+        mutations = list(mutations)
+        groups = dict.fromkeys(mutation.key.group for mutation in mutations)
+        while True:
+            current = self._load(handle, deadline)
+            if current.header.read_only:
+                raise BadRequest("Cannot modify entities in a read-only transaction.")
+            joined = [group for group in groups if group not in current.groups]
+            self._check_count(current, joined)
+            if self._join(handle, current, dict.fromkeys(joined, _WRITTEN), deadline):
+                break
+        self._sessions.put(handle.number, [_to_row(mutation) for mutation in mutations], deadline=deadline)
+
+    def commit(self, handle: Handle, *, deadline: float) -> tuple[list[Key], int]:
+        """Makes the buffered changes visible, all or none: the keys changed, and their version.
+
+        Whatever happens, the transaction is over. Raises ConcurrentTransaction when a group that was read has moved.
+        """
+        current = self._load(handle, deadline)
+        if not self._sessions.replace(handle.number, _HEADER, current.serialized, _CLOSED, deadline=deadline):
+            raise BadRequest(_GONE)
+        rows = self._sessions.scan(handle.number, b"g", b"n", deadline=deadline)
+        groups = {part[1:]: value for part, value in rows if part[:1] == b"g"}
+        mutations = [_from_row(part, value) for part, value in rows if part[:1] == b"m"]
+        try:
+            if not mutations:
+                return [], 0
+            version = commit(self._store, mutations, _seen(groups), deadline=deadline)
+        except IdInUse as error:
+            raise BadRequest(str(error)) from error
+        finally:
+            self._sessions.delete(handle.number, [part for part, _ in rows], deadline=deadline)
+        return [mutation.key for mutation in mutations], version
+
+    def rollback(self, handle: Handle, *, deadline: float) -> None:
+        """Forgets the transaction and what it buffered."""
+        self._load(handle, deadline)
+        rows = self._sessions.scan(handle.number, b"g", b"n", deadline=deadline)
+        self._sessions.delete(handle.number, [part for part, _ in rows], deadline=deadline)
+
+    def _load(self, handle: Handle, deadline: float) -> _Open:
+        number, app = handle
+        age = age_seconds(number)
+        if not -LIFETIME_SECONDS < age < LIFETIME_SECONDS:
+            raise BadRequest(_GONE)
+        rows = self._sessions.scan(number, b"g", b"i", deadline=deadline)
+        serialized = next((value for part, value in rows if part == _HEADER), _CLOSED)
+        if serialized == _CLOSED:
+            raise BadRequest(_GONE)
+        header = TransactionHeader.FromString(serialized)
+        if header.app != app:
+            raise BadRequest(f"the transaction belongs to another app than {app.decode(errors='replace')}")
+        return _Open(header, serialized, {part[1:]: value for part, value in rows if part[:1] == b"g"})
+
+    def _check_count(self, current: _Open, joined: Collection[bytes]) -> None:
+        count = len(current.groups.keys() | joined)
+        if any(keys.app_of(group) != current.header.app for group in joined):
+            raise BadRequest(f"Transactions cannot span applications (expected {current.header.app.decode()})")
+        if current.header.cross_group:
+            if count > MAX_GROUPS:
+                raise BadRequest("operating on too many entity groups in a single transaction.")
+        elif count > 1:
+            raise BadRequest("cross-groups transaction need to be explicitly specified (xg=True)")
+
+    def _join(self, handle: Handle, current: _Open, rows: dict[bytes, bytes], deadline: float) -> bool:
+        """Records groups touched for the first time; False when another call of this transaction came between."""
+        if not rows:
+            return True
+        writes = [
+            Write(session_address(handle.number, b"g" + group), value, current.groups.get(group, ABSENT))
+            for group, value in rows.items()
+        ]
+        try:
+            self._store.write(writes, deadline=deadline)
+        except Conflict:
+            return False
+        return True
+
+
+def _was_read(groups: dict[bytes, bytes], group: bytes) -> bool:
+    return groups.get(group, _WRITTEN) != _WRITTEN
+
+
+def _seen(groups: dict[bytes, bytes]) -> dict[bytes, bytes | None]:
+    return {group: value[1:] or None for group, value in groups.items() if value[:1] == _READ}
+
+
+def _to_row(mutation: Mutation) -> tuple[bytes, bytes]:
+    key, entity, insert = mutation
+    what = _DELETE if entity is None else _INSERT if insert else _PUT
+    place = _PLACE.pack(what, len(key.partition), key.root)
+    return b"m" + key.partition + key.path, place + (entity.data if entity else b"")
+
+
+def _from_row(part: bytes, value: bytes) -> Mutation:
+    what, length, root = _PLACE.unpack_from(value)
+    path = part[1 + length :]
+    key = Key(part[1 : 1 + length], path, root, keys.last_kind(path))
+    if what == _DELETE:
+        return Mutation(key, None)
+    data = value[_PLACE.size :]
+    return Mutation(key, entities.build(key, EntityProto.FromString(data), data), what == _INSERT)

@@ -1,0 +1,138 @@
+"""RunQuery, Next, Count, DeleteCursor.
+
+A query that is not finished leaves a Continuation under the handle its client gets: the query as it was sent and
+the last index row given out. So Next works on any worker of any node.
+"""
+
+from collections.abc import Sequence
+
+from pbserver.datastore.errors import BadRequest
+from pbserver.datastore.execute import Batch, Progress, position
+from pbserver.datastore.planner import plan
+from pbserver.datastore.queries import Query
+from pbserver.datastore.ranges import Place
+from pbserver.handlers.v3 import query_messages
+from pbserver.handlers.v3.call import Call
+from protos import datastore_v3_pb2 as v3
+from protos.sessions_pb2 import Continuation
+
+_DEFAULT_COUNT = 20
+_PART = b"q"
+
+
+def run_query(call: Call, data: bytes) -> Sequence[bytes]:
+    message = v3.Query.FromString(data)
+    query = _to_query(call, message)
+    progress = _begin(message)
+    result = v3.QueryResult(keys_only=query.keys_only)
+    if message.compile:
+        result.compiled_query.primaryscan.index_name = b"pbserver"
+        result.compiled_query.keys_only = query.keys_only
+    batch = _run(call, message, query, progress, _count(message))
+    if batch.more:
+        state = _state(message.app, data, progress)
+        result.cursor.app = message.app
+        result.cursor.cursor = call.datastore.sessions.create(_PART, state, deadline=call.deadline)
+    return _answer(result, batch, query, progress, with_cursors=message.compile)
+
+
+def next_batch(call: Call, data: bytes) -> Sequence[bytes]:
+    request = v3.NextRequest.FromString(data)
+    number = request.cursor.cursor
+    call.check_app(request.cursor.app)
+    if request.count < 0 or request.offset < 0:
+        raise BadRequest("count and offset must not be negative")
+    stored = call.datastore.sessions.read(number, _PART, deadline=call.deadline)
+    state = Continuation.FromString(stored) if stored else None
+    if state is None or state.app != request.cursor.app:
+        raise BadRequest(f"Cursor {number} not found")
+    message = v3.Query.FromString(state.query)
+    query = _to_query(call, message)
+    progress = Progress(
+        Place(state.after) if state.HasField("after") else None,
+        state.offset + request.offset,
+        state.remaining if state.HasField("remaining") else None,
+    )
+    count = request.count if request.HasField("count") else _count(message)
+    batch = _run(call, message, query, progress, count)
+    result = v3.QueryResult(keys_only=query.keys_only)
+    if batch.more:
+        row = _state(message.app, state.query, progress)
+        call.datastore.sessions.put(number, [(_PART, row)], deadline=call.deadline)
+        result.cursor.CopyFrom(request.cursor)
+    else:
+        call.datastore.sessions.delete(number, [_PART], deadline=call.deadline)
+    return _answer(result, batch, query, progress, with_cursors=request.compile)
+
+
+def count(call: Call, data: bytes) -> Sequence[bytes]:
+    """Of old SDKs; today's count by RunQuery with an offset."""
+    message = v3.Query.FromString(data)
+    query = _to_query(call, message)
+    handle = call.transaction(message.transaction) if message.HasField("transaction") else None
+    total = call.datastore.count(query, _begin(message), handle, deadline=call.deadline)
+    return (v3.Integer64Proto(value=total).SerializeToString(),)
+
+
+def delete_cursor(call: Call, data: bytes) -> Sequence[bytes]:
+    cursor = v3.Cursor.FromString(data)
+    call.check_app(cursor.app)
+    call.datastore.sessions.delete(cursor.cursor, [_PART], deadline=call.deadline)
+    return (v3.VoidProto().SerializeToString(),)
+
+
+def _to_query(call: Call, message: v3.Query) -> Query:
+    call.check_app(message.app)
+    return query_messages.to_query(message)
+
+
+def _begin(message: v3.Query) -> Progress:
+    remaining = message.limit if message.HasField("limit") else None
+    end = message.end_compiled_cursor
+    if message.HasField("end_compiled_cursor") and not (end.HasField("postfix_position") or end.HasField("position")):
+        remaining = 0  # an empty end cursor stands before everything
+    return Progress(None, message.offset, remaining)
+
+
+def _count(message: v3.Query) -> int:
+    if message.HasField("count"):
+        return message.count
+    return message.limit if message.HasField("limit") else _DEFAULT_COUNT
+
+
+def _run(call: Call, message: v3.Query, query: Query, progress: Progress, wanted: int) -> Batch:
+    handle = call.transaction(message.transaction) if message.HasField("transaction") else None
+    return call.datastore.query(query, progress, wanted, handle, deadline=call.deadline)
+
+
+def _state(app: bytes, query: bytes, progress: Progress) -> bytes:
+    state = Continuation(app=app, query=query, offset=progress.offset)
+    if progress.after is not None:
+        state.after = progress.after.row
+    if progress.remaining is not None:
+        state.remaining = progress.remaining
+    return state.SerializeToString()
+
+
+def _answer(
+    result: v3.QueryResult, batch: Batch, query: Query, progress: Progress, *, with_cursors: bool
+) -> Sequence[bytes]:
+    """The message around the frames. Scalars come first, then the results as they were stored."""
+    result.more_results = batch.more
+    if batch.skipped:
+        result.skipped_results = batch.skipped
+    if with_cursors:
+        _set_cursors(result, batch, query, progress)
+    return [result.SerializeToString(), *batch.frames]
+
+
+def _set_cursors(result: v3.QueryResult, batch: Batch, query: Query, progress: Progress) -> None:
+    planned = plan(query)
+    for row, _ in batch.rows:
+        place = position(planned, row, before=False)
+        query_messages.set_cursor(result.result_compiled_cursor.add(), place, query)
+    if batch.last_skipped is not None:
+        place = position(planned, batch.last_skipped[0], before=False)
+        query_messages.set_cursor(result.skipped_results_compiled_cursor, place, query)
+    last = query.start if progress.after is None else position(planned, progress.after.row, before=False)
+    query_messages.set_cursor(result.compiled_cursor, last, query)
