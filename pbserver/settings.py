@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 
@@ -29,7 +29,7 @@ class DatastoreSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    batch_results: int = Field(300, gt=0, le=1000, description="most results in one answer, as at Google")
+    batch_results: int = Field(1000, gt=0, le=1000, description="most results in one answer")
     batch_bytes: int = Field(2_000_000, gt=0, description="an answer is cut after the result that passes this")
     sort_results: int = Field(100_000, gt=0, description="most results a query without a fitting index may sort")
     default_deadline_seconds: float = Field(60.0, gt=0, description="of a call that names none")
@@ -61,6 +61,18 @@ class Settings(BaseSettings):
     http: HttpSettings = HttpSettings()  # type: ignore[call-arg]
     datastore: DatastoreSettings = DatastoreSettings()  # type: ignore[call-arg]
     log: LogSettings = LogSettings()
+
+    @field_validator("admin", mode="before")
+    @classmethod
+    def _none_is_no_admin(cls, value: object) -> object:
+        return None if value == "none" else value
+
+    @field_validator("listen", "admin")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is not None:
+            host_and_port(value)
+        return value
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> "Settings":

@@ -1,8 +1,9 @@
 """The one way anything becomes visible: a commit of changed entities, with their index rows and group heads.
 
-On a store with atomicity BATCH a commit is one native batch: every touched group's head is checked and raised, so
-whoever else touches one of those groups meets a Conflict. A head holds the group's slot: above the last one and not
-below the clock in milliseconds. The slot is the version of everything the commit writes (design.md, Commit).
+On a store with atomicity BATCH a commit is one native batch: the head of every touched group is checked and raised,
+also of the groups only read, so whoever else touches one of those groups meets a Conflict. A head holds the group's
+slot: above the last one and not below the clock in milliseconds. The slot is the version of everything the commit
+writes (README.md, Commit).
 """
 
 import random
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from adapters.contract import ABSENT, Check, Operation, OrderedStore, Write
+from adapters.contract import ABSENT, Operation, OrderedStore, Write
 from adapters.errors import Conflict
 from pbserver.datastore import entities
 from pbserver.datastore.entities import Entity
@@ -60,17 +61,14 @@ def commit(store: OrderedStore, mutations: Iterable[Mutation], seen: Seen, *, de
 def _prepare(
     store: OrderedStore, by_key: Mapping[Key, Mutation], seen: Seen, deadline: float
 ) -> tuple[list[Operation], int]:
-    written = list(dict.fromkeys(key.group for key in by_key))
-    only_read = [group for group in seen if group not in written]
-    groups = written + only_read
+    groups = list(dict.fromkeys([*(key.group for key in by_key), *seen]))
     found = store.read([*map(head_address, groups), *map(entity_address, by_key)], deadline=deadline)
     heads = dict(zip(groups, found, strict=False))
     if any(heads[group] != head for group, head in seen.items()):
         raise ConcurrentTransaction("Concurrency exception.")
-    slot = max(time.time_ns() // 1_000_000, *(slot_of(heads[group]) + 1 for group in written))
+    slot = max(time.time_ns() // 1_000_000, *(slot_of(head) + 1 for head in heads.values()))
     new_head = slot.to_bytes(8, "big")
-    operations: list[Operation] = [Write(head_address(group), new_head, heads[group] or ABSENT) for group in written]
-    operations += [Check(head_address(group), heads[group] or ABSENT) for group in only_read]
+    operations: list[Operation] = [Write(head_address(group), new_head, heads[group] or ABSENT) for group in groups]
     for mutation, stored in zip(by_key.values(), found[len(groups) :], strict=True):
         operations += _entity_writes(mutation, stored, slot)
     return operations, slot

@@ -27,7 +27,7 @@ MAX_SKIPPED = 1000  #: results one call skips, as at Google
 class Bounds:
     """What an operator may set."""
 
-    batch_results: int = 300
+    batch_results: int = 1000
     batch_bytes: int = 2_000_000
     sort_results: int = 100_000
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from pbserver.datastore import tables, values
-from pbserver.datastore.encoding import read_varint, text, varint
+from pbserver.datastore.encoding import END, read_varint, text, varint
 from pbserver.datastore.errors import BadRequest, Internal
 from pbserver.datastore.keys import Key, check_utf8
 from protos.entity_pb2 import EntityProto, Property, PropertyValue
@@ -22,6 +22,7 @@ MAX_LINK_BYTES = 2083
 MAX_RAW_BYTES = 1_048_487
 
 _VERSION_BYTES = 9
+_STRING = PropertyValue.STRING_VALUE_FIELD_NUMBER
 _BLOBS = frozenset((Property.BLOB, Property.ENTITY_PROTO, Property.TEXT))
 _BYTES = _BLOBS | {Property.BYTESTRING}
 
@@ -52,27 +53,41 @@ def build(key: Key, proto: EntityProto, data: bytes) -> Entity:
 
 
 def index_rows(key: Key, proto: EntityProto) -> dict[bytes, bytes]:
-    """Key and value of every row the entity has in its kind's scope of table `indexes`."""
+    """Key and value of every row the entity has in its kind's scope of table `indexes`. Hot: a put's largest part."""
     path = key.path
     single = tables.row_value(key, repeated=False)
     rows = {tables.KIND_ROW + path: single}
-    first: dict[bytes, bytes] = {}
-    repeated: dict[bytes, bytes] = {}
-    several = b""
+    names = []
     for prop in proto.property:
         name = prop.name
-        row = _row_name(name) + _indexed_value(prop, name) + path
-        if row in rows:
-            continue
-        other = first.setdefault(name, row)
-        if other is row:
-            rows[row] = single
+        fields = prop.value.ListFields()
+        if len(fields) == 1:
+            field, content = fields[0]
+            number = field.number
+            if number == _STRING:
+                _check_string(content, prop.meaning, name, MAX_INDEXED_BYTES)
+            value = values.ENCODERS[number](content)
         else:
-            several = several or tables.row_value(key, repeated=True)
-            repeated[row] = repeated[other] = several
-    if repeated:
-        rows.update(repeated)
+            value = values.encode(prop.value, name)
+        if prop.meaning:
+            _check_indexed_meaning(prop.meaning, name)
+        rows[_row_name(name) + value + path] = single
+        names.append(name)
+    if len(rows) > len({*names}) + 1:
+        _mark_repeated(key, rows)
     return rows
+
+
+def _mark_repeated(key: Key, rows: dict[bytes, bytes]) -> None:
+    """Marks the rows of properties with several values, so that queries find an entity once."""
+    by_name: dict[bytes, list[bytes]] = {}
+    for row in rows:
+        if row.startswith(tables.PROPERTY_ROW):
+            by_name.setdefault(row[: row.index(END, 1)], []).append(row)
+    several = tables.row_value(key, repeated=True)
+    for group in by_name.values():
+        if len(group) > 1:
+            rows.update(dict.fromkeys(group, several))
 
 
 def property_values(proto: EntityProto) -> dict[bytes, list[bytes]]:
@@ -102,16 +117,6 @@ def _check_name(name: bytes) -> None:
         raise BadRequest(f"cannot store entity with reserved property name '{name.decode()}'")
 
 
-def _indexed_value(prop: Property, name: bytes) -> bytes:
-    meaning = prop.meaning
-    if meaning:
-        _check_indexed_meaning(meaning, name)
-    encoded = values.encode(prop.value, name)
-    if encoded[:1] == values.STRING:
-        _check_string(prop.value.string_value, meaning, name, MAX_INDEXED_BYTES)
-    return encoded
-
-
 def _check_indexed_meaning(meaning: int, name: bytes) -> None:
     if meaning in _BLOBS:
         raise BadRequest(f"BLOB, ENTITY_PROTO or TEXT property {name.decode()} must be in a raw_property field")
@@ -136,7 +141,7 @@ def _check_raw(prop: Property) -> None:
     fields = prop.value.ListFields()
     if len(fields) > 1:
         raise BadRequest(f"PropertyValue for {name.decode()} has multiple value fields set")
-    if fields and fields[0][0].number == PropertyValue.STRING_VALUE_FIELD_NUMBER:
+    if fields and fields[0][0].number == _STRING:
         _check_string(fields[0][1], prop.meaning, name, MAX_RAW_BYTES)
     elif prop.meaning in _BLOBS:
         raise BadRequest(f"BLOB / ENTITY_PROTO / TEXT raw property {name.decode()} must have a string value")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from adapters.contract import Reader, Row
+from adapters.contract import Reader, Row, Table
 from pbserver.datastore import entities, keys, tables, values
 from pbserver.datastore.errors import Internal, NeedIndex
 from pbserver.datastore.matching import Matcher
@@ -140,6 +140,8 @@ class Execution:
     def _fetch(self, rows: list[Row]) -> list[bytes]:
         """Entities of `rows`, in two steps where there are many, so that large ones are not read for nothing."""
         limit = self._limits.result_bytes
+        if len(rows) <= _FIRST_FETCH:
+            return self._within_bytes(fetch(self._reader, self._plan, rows, self._deadline))
         frames = fetch(self._reader, self._plan, rows[:_FIRST_FETCH], self._deadline)
         rest = rows[_FIRST_FETCH:]
         while rest:
@@ -165,7 +167,8 @@ class Execution:
 
 def fetch(reader: Reader, plan: Plan, rows: list[Row], deadline: float) -> list[bytes]:
     """The stored entities that index rows lead to. In a snapshot each row has one; Internal if not."""
-    found = reader.read(tables.entity_addresses(plan.query.partition, rows), deadline=deadline)
+    scopes, columns = tables.entity_columns(plan.query.partition, rows)
+    found = reader.fetch(Table.GROUPS, scopes, columns, deadline=deadline)
     if None in found:
         raise Internal("an index row leads to no entity; run a verification of the store")
     return found  # type: ignore[return-value]

@@ -43,7 +43,9 @@ class Matcher:
                 continue
             candidates = found[name]
             if name == self._compared:
-                candidates = [value for value in candidates if self._bounds.contains(value)]
+                candidates = [
+                    value for value in candidates if self._bounds.contains(value) or (name, value) in self._equal
+                ]
             chosen.append(max(candidates) if descending else min(candidates))
         return tuple(chosen)
 

@@ -11,9 +11,11 @@ The value of an index row says where its path begins: 2 bytes length of the path
 element, 1 byte 0x01 when the entity has several values of the property. So a row leads to its entity by two slices.
 """
 
+from functools import partial
+from itertools import repeat
 from struct import Struct
 
-from adapters.contract import Address, Table, Write
+from adapters.contract import ANY, Address, Table, Write
 from pbserver.datastore.encoding import text
 from pbserver.datastore.errors import Internal
 from pbserver.datastore.keys import Key
@@ -24,6 +26,8 @@ PROPERTY_ROW = b"\x02"
 _HEAD = b"\x00"
 _ENTITY = b"\x01"
 _VALUE = Struct(">HHB")
+_new_address = partial(tuple.__new__, Address)  # in C: thousands of these are made for one answer
+_new_write = partial(tuple.__new__, Write)
 
 META_SCOPE = b"pbserver\x00"
 
@@ -37,16 +41,29 @@ def entity_address(key: Key) -> Address:
     return Address(Table.GROUPS, key.partition + key.path[: key.root], b"", _ENTITY + key.path[key.root :])
 
 
-def entity_addresses(partition: bytes, rows: list[tuple[bytes, bytes]]) -> list[Address]:
-    """The entities that index rows lead to. Hot: one address a row, two slices each."""
-    groups = Table.GROUPS
-    addresses = []
-    for row, value in rows:
-        size = value[0] << 8 | value[1]
-        path = row[-size:]
-        root = value[2] << 8 | value[3]
-        addresses.append(Address(groups, partition + path[:root], b"", _ENTITY + path[root:]))
-    return addresses
+def entity_columns(partition: bytes, rows: list[tuple[bytes, bytes]]) -> tuple[list[bytes], list[bytes]]:
+    """Scopes and keys (in table `groups`) of the entities that index rows lead to, in their order.
+
+    Hot: rows of one shape are sliced by one comprehension.
+    """
+    if not rows:
+        return [], []
+    shape = rows[0][1]
+    found, shapes = zip(*rows, strict=True)
+    if shapes.count(shape) != len(shapes):
+        pairs = [_entity_column(partition, row, value) for row, value in rows]
+        return [scope for scope, _ in pairs], [key for _, key in pairs]
+    size, root, _ = _VALUE.unpack(shape)
+    if root == size:
+        return [partition + row[-size:] for row in found], [_ENTITY] * len(found)
+    below = root - size
+    return [partition + row[-size:below] for row in found], [_ENTITY + row[below:] for row in found]
+
+
+def _entity_column(partition: bytes, row: bytes, value: bytes) -> tuple[bytes, bytes]:
+    size, root, _ = _VALUE.unpack(value)
+    path = row[-size:]
+    return partition + path[:root], _ENTITY + path[root:]
 
 
 def row_value(key: Key, *, repeated: bool) -> bytes:
@@ -71,14 +88,17 @@ def row_key(partition: bytes, row: bytes, value: bytes, kind: bytes) -> Key:
 
 def index_writes(key: Key, old: dict[bytes, bytes], new: dict[bytes, bytes]) -> list[Write]:
     """What turns an entity's index rows `old` into `new`; rows that stay are not written."""
-    scope = key.partition + key.kind
-    place = key.path
-    table = Table.INDEXES
-    writes = [Write(Address(table, scope, place, row), value) for row, value in new.items() if old.get(row) != value]
+    changed: dict[bytes, bytes | None] = {}
     if old:
-        writes += [Write(Address(table, scope, place, row), None) for row in old.keys() - new.keys()]
+        changed.update((row, value) for row, value in new.items() if old.get(row) != value)
+        changed.update(dict.fromkeys(old.keys() - new.keys()))
+    else:
+        changed.update(new)
+    scope = key.partition + key.kind
+    addresses = map(_new_address, zip(repeat(Table.INDEXES), repeat(scope), repeat(key.path), changed))
+    writes = [*map(_new_write, zip(addresses, changed.values(), repeat(ANY), repeat(None)))]
     if bool(old) != bool(new):
-        kindless = Address(Table.KINDLESS, key.partition, place, key.path)
+        kindless = Address(Table.KINDLESS, key.partition, key.path, key.path)
         writes.append(Write(kindless, row_value(key, repeated=False) if new else None))
     return writes
 

@@ -98,7 +98,8 @@ class Transactions:
             self._check_count(current, joined)
             if self._join(handle, current, dict.fromkeys(joined, _WRITTEN), deadline):
                 break
-        self._sessions.put(handle.number, [_to_row(mutation) for mutation in mutations], deadline=deadline)
+        rows = dict(map(_to_row, mutations))  # of several changes of one key the last counts
+        self._sessions.put(handle.number, [*rows.items()], deadline=deadline)
 
     def commit(self, handle: Handle, *, deadline: float) -> tuple[list[Key], int]:
         """Makes the buffered changes visible, all or none: the keys changed, and their version.

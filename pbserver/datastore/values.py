@@ -54,7 +54,8 @@ def _key(value: Any) -> bytes:
     return KEY + part + b"".join(map(keys.encode_element, elements)) + END
 
 
-_ENCODERS: dict[int, Callable[[Any], bytes]] = {
+#: By the number of PropertyValue's field.
+ENCODERS: dict[int, Callable[[Any], bytes]] = {
     1: _integer,
     2: _boolean,
     3: _string,
@@ -73,7 +74,7 @@ def encode(value: PropertyValue, name: bytes = b"") -> bytes:
     if len(fields) > 1:
         raise BadRequest(f"PropertyValue for {name.decode(errors='replace')} has multiple value fields set")
     field, content = fields[0]
-    return _ENCODERS[field.number](content)
+    return ENCODERS[field.number](content)
 
 
 #: How many bytes follow the tag, where that does not depend on the value.

@@ -1,0 +1,47 @@
+# Everything runs in a virtual environment of the project's own, made on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= .data
+
+.PHONY: serve test check bench protos differential clean
+
+serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." for flags
+	@echo "Point an app at it: API_HOST=127.0.0.1 API_PORT=10001 (README.md shows one that stores an entity)"
+	@$(BIN)/pbserver serve --store "lmdb:$(DATA)" $(ARGS)
+
+test: $(VENV)/.test ## everything
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest --durations=10 tests/conformance tests/differential tests/faults tests/e2e
+
+check: $(VENV)/.test ## the fast loop: format, lint, imports, types, unit tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit
+
+bench: $(VENV)/.bench ## the measurements of README.md; ARGS="--small" for a quick pass
+	$(BIN)/python -m bench $(ARGS)
+
+differential: $(VENV)/.test ## SEED=.. CALLS=..: a longer run against Google's own implementation
+	DIFFERENTIAL_SEED=$(or $(SEED),1) DIFFERENTIAL_CALLS=$(or $(CALLS),5000) \
+		$(BIN)/python -m pytest -q --timeout=0 tests/differential
+
+protos: $(VENV)/.protos ## regenerates protos/*_pb2.py from protos/*.proto
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto
+
+clean: ## removes the environment and the caches, never data
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/.made:
+	@sh deploy/make_venv.sh "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+$(VENV)/.server: $(VENV)/.made setup.py
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.%: $(VENV)/.server
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[$*]"
+	@touch $@

@@ -1,0 +1,56 @@
+"""LMDB's exceptions as the contract's, in one place."""
+
+import errno
+from pathlib import Path
+
+import lmdb
+
+from adapters.errors import Applied, Corrupt, StoreError, TooLarge, Unavailable
+
+CORRUPT = (
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.InvalidError,
+    lmdb.VersionMismatchError,
+    lmdb.IncompatibleError,
+)
+TOO_LARGE = (lmdb.BadValsizeError, lmdb.TxnFullError)
+#: These say that this package misuses LMDB, so they pass through unchanged.
+BUGS = (lmdb.BadTxnError, lmdb.BadDbiError, lmdb.BadRslotError, lmdb.CursorFullError, lmdb.KeyExistsError)
+
+_HINTS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "this user may not write there",
+    errno.EPERM: "this user may not write there",
+    errno.ENOMEM: "the map does not fit into the address space",
+    errno.EEXIST: "it is a file; a directory is needed",
+    errno.ENOTDIR: "it lies below a file",
+    errno.EIO: "the disk reports an input/output error",
+}
+
+
+def translated(error: lmdb.Error, path: Path, applied: Applied = Applied.NO) -> StoreError:
+    """What to raise `from error`. Re-raises it unchanged when it can only be a bug of ours."""
+    if isinstance(error, BUGS):
+        raise error
+    if isinstance(error, CORRUPT):
+        return Corrupt(f"lmdb {path}: the file is damaged or not LMDB's: {error}", applied)
+    if isinstance(error, TOO_LARGE):
+        return TooLarge(f"lmdb {path}: {error}", applied)
+    return Unavailable(f"lmdb {path}: {_HINTS.get(_code(error), 'no answer')}: {error}", applied)
+
+
+def os_translated(error: OSError, path: Path) -> StoreError:
+    return Unavailable(f"lmdb {path}: {_HINTS.get(error.errno or 0, 'cannot be opened')}: {error.strerror}")
+
+
+def _code(error: lmdb.Error) -> int:
+    if isinstance(error, lmdb.DiskError):
+        return errno.ENOSPC
+    if isinstance(error, lmdb.MemoryError):
+        return errno.ENOMEM
+    if isinstance(error, lmdb.ReadonlyError | lmdb.LockError):
+        return errno.EACCES
+    return error.code

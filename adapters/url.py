@@ -1,0 +1,65 @@
+"""Store URLs, `NAME:PLACE?option=value&...`, and reading their options strictly."""
+
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+from adapters.errors import Unsupported
+
+
+class Options:
+    """The options of one URL. Every reader raises Unsupported, naming the option, for a value that does not fit."""
+
+    def __init__(self, store: str, given: dict[str, str]) -> None:
+        self._store = store
+        self._given = dict(given)
+        self._known: list[str] = []
+
+    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        value = self._take(name, default)
+        if value not in allowed:
+            raise Unsupported(f"{self._store}: option {name}={value!r} is none of {', '.join(allowed)}")
+        return value
+
+    def integer(self, name: str, default: int, low: int, high: int) -> int:
+        value = self._take(name, str(default))
+        if not value.isascii() or not value.isdigit() or not low <= int(value) <= high:
+            raise Unsupported(f"{self._store}: option {name}={value!r} is not a whole number from {low} to {high}")
+        return int(value)
+
+    def text(self, name: str, default: str) -> str:
+        return self._take(name, default)
+
+    def finish(self) -> None:
+        """To be called after the last option was read: what is left over is unknown and refused."""
+        for name in self._given:
+            known = ", ".join(self._known) or "none"
+            raise Unsupported(f"{self._store}: unknown option {name!r}; known options: {known}")
+
+    def _take(self, name: str, default: str) -> str:
+        self._known.append(name)
+        return self._given.pop(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """A URL taken apart; `place` is whatever the named store makes of it: a path, hosts, nothing."""
+
+    name: str
+    place: str
+    options: Options
+
+
+def parse_url(url: str) -> StoreUrl:
+    """Raises Unsupported for text that is no store URL, a repeated option or one without a value."""
+    name, colon, rest = url.partition(":")
+    if not colon or not name:
+        raise Unsupported(f"store {url!r} is not NAME:PLACE?option=value, such as memory: or lmdb:/var/lib/pbserver")
+    place, _, query = rest.partition("?")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError as error:
+        raise Unsupported(f"{name}: options {query!r} are not option=value joined by &") from error
+    options = dict(pairs)
+    if len(options) != len(pairs):
+        raise Unsupported(f"{name}: an option is given twice in {query!r}")
+    return StoreUrl(name, place, Options(name, options))

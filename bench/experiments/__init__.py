@@ -1,0 +1,16 @@
+"""The experiments by name; each is one function that measures, records and states its targets."""
+
+from collections.abc import Callable
+
+from bench.experiments import durable, latency, limit, memory, noop, operations, query
+from bench.run import Run
+
+EXPERIMENTS: dict[str, Callable[[Run], None]] = {
+    "noop": noop.run,
+    "operations": operations.run,
+    "query": query.run,
+    "durable": durable.run,
+    "limit": limit.run,
+    "latency": latency.run,
+    "memory": memory.run,
+}
