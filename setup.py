@@ -53,7 +53,6 @@ setup(
     description="Any Google App Engine / Cloud Datastore application, unchanged, on any database you already run",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["pbserver*", "adapters*", "controller*", "deploy*", "protos*"]),
     package_data={"pbserver": ["py.typed"], "protos": ["*.proto", "*.pyi"]},

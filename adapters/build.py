@@ -1,10 +1,10 @@
 """From a store URL to a store PBServer can work with: adapter, then the layers its capabilities call for."""
 
+from adapters import registry
 from adapters.contract import Atomicity, Capabilities, Consistency, OrderedStore
 from adapters.errors import Unsupported
 from adapters.layers.checked import CheckedStore
 from adapters.layers.longkeys import LongKeysStore
-from adapters.registry import opener
 from adapters.url import parse_url
 
 #: An entity of 1 MiB with its frame and its group's head beside it.
@@ -20,12 +20,17 @@ def open_store(url: str) -> OrderedStore:
     opened, Corrupt when what is there is not the store's.
     """
     parsed = parse_url(url)
-    store = opener(parsed.name)(parsed)
+    store = registry.opener(parsed.name)(parsed)
     try:
         return with_layers(parsed.name, store)
     except BaseException:
         store.close()
         raise
+
+
+def is_shared(url: str) -> bool:
+    """Whether several processes may open `url` at once; opens nothing. Raises Unsupported for an unknown store."""
+    return registry.is_shared(parse_url(url).name)
 
 
 def with_layers(name: str, store: OrderedStore) -> OrderedStore:

@@ -31,6 +31,8 @@ from adapters.contract import (
 from adapters.errors import Applied, StoreError, Unavailable, Unsupported
 from adapters.url import StoreUrl
 
+SHARED = True  #: several processes may hold the store open at once
+
 CAPABILITIES = Capabilities(
     atomicity=Atomicity.ROW,
     compare_and_set=True,
@@ -40,7 +42,7 @@ CAPABILITIES = Capabilities(
     snapshot=False,
     consistency=Consistency.STRONG,
     durable=Durable.SYNCED,
-    shared=True,
+    shared=SHARED,
     max_key_bytes=None,
     max_value_bytes=None,
     max_batch=None,

@@ -289,11 +289,14 @@ def _address(sock: socket.socket) -> str:
 
 
 def _worker_count(settings: Settings) -> int:
-    from adapters import registry
+    from adapters.build import is_shared
+    from adapters.errors import StoreError
 
-    is_shared = getattr(registry, "is_shared", lambda url: not url.startswith("memory:"))
-    if is_shared(settings.store) or settings.workers == 1:
-        return settings.workers
+    try:
+        if settings.workers == 1 or is_shared(settings.store):
+            return settings.workers
+    except StoreError as error:
+        raise StartFailed(f"cannot open the store {settings.store}: {error}") from error
     if "workers" in settings.model_fields_set:
         name = settings.store.partition(":")[0]
         raise StartFailed(f"{name}: lives in one process; use --workers 1")

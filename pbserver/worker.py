@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 READY = b"ready\n"
 BEAT_SECONDS = 2.0
 _GARBAGE_THRESHOLDS = (20_000, 20, 20)  # requests leave no cycles behind; a full collection would stop every thread
+_SWITCH_SECONDS = 0.0002  # beside two long queries the median get takes 0.5 ms; at Python's own 5 ms it takes 5
 
 _log = structlog.get_logger("pbserver.worker")
 
@@ -55,6 +57,7 @@ def run_worker(settings: Settings, listener: socket.socket, metrics: WorkerMetri
         stop = threading.Event()
         signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())
         application.start()
+        sys.setswitchinterval(_SWITCH_SECONDS)
         _settle_memory()
         server.start()
         threading.Thread(target=_beat, args=(store, server, metrics, stop), name="heartbeat", daemon=True).start()

@@ -17,11 +17,9 @@ depend on the store's limit and are recorded with the data, since other sizes wo
 
 import os
 import time
-from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from operator import itemgetter
 from types import TracebackType
 
 from adapters.contract import (
@@ -38,91 +36,17 @@ from adapters.contract import (
     Write,
     addresses,
 )
-from adapters.errors import Conflict, Corrupt, Unavailable, Unsupported
+from adapters.errors import Conflict, Unavailable, Unsupported
+from adapters.layers.chunks import ID_BYTES, ROOT, Level, Sizes, below, checked_id, marker_of
 
-NODE = b"\xff"
 SUBSTITUTE = b"\xfe"
-ID_BYTES = 16
-ROOT = NODE + bytes(ID_BYTES)  # no random id is zero
-SHORTEST_LIMIT = 64
 SIZES = Address(Table.LONGKEYS, b"layout", b"", b"sizes")
-
-_KEY = itemgetter(0)
-
-
-class _Sizes:
-    """C and S for a store's limit: one byte is kept back, so that the end of a scan fits as well."""
-
-    def __init__(self, max_key_bytes: int) -> None:
-        if max_key_bytes < SHORTEST_LIMIT:
-            raise Unsupported(f"keys of {max_key_bytes} bytes are too short to chain; {SHORTEST_LIMIT} are needed")
-        self.scope = max(max_key_bytes // 3, len(ROOT))
-        self.chunk = max_key_bytes - self.scope - 1
-
-    def recorded(self) -> bytes:
-        return b"%d,%d" % (self.scope, self.chunk)
-
-    def fit(self, address: Address) -> bool:
-        return len(address.key) < self.chunk and len(address.scope) <= self.scope
-
-    def all_fit(self, addresses: Sequence[Address]) -> bool:
-        chunk, longest = self.chunk, self.scope
-        for _, scope, _, key in addresses:  # noqa: SIM110 - a generator costs three times as much
-            if len(key) >= chunk or len(scope) > longest:
-                return False
-        return True
-
-    def columns_fit(self, scopes: Sequence[bytes], keys: Sequence[bytes]) -> bool:
-        return max(map(len, keys), default=0) < self.chunk and max(map(len, scopes), default=0) <= self.scope
-
-    def simple(self, scope: bytes, keys: KeyRange) -> bool:
-        """Whether a scan begins and ends outside all markers."""
-        start, stop = keys
-        chunk = self.chunk
-        return len(scope) <= self.scope and len(start) <= chunk and (stop is None or len(stop) <= chunk)
-
-    def marked(self, rows: list[Row]) -> bool:
-        return self.chunk in map(len, map(_KEY, rows))
-
-
-class _Level:
-    """A scope being walked: the rows fetched, and how far the walk has come."""
-
-    def __init__(self, scope: bytes, prefix: bytes, keys: KeyRange, chunk: int) -> None:
-        start, stop = keys
-        self.scope = scope
-        self.prefix = prefix
-        self.rows: deque[Row] = deque()
-        self.exhausted = False
-        self._start = start
-        self._stop = stop
-        self._low = start[:chunk]
-        self._high = stop if stop is None or len(stop) <= chunk else stop[:chunk] + b"\x00"
-        self._chunk = chunk
-
-    def fetch(self, reader: Reader, table: Table, limit: int, reverse: bool, deadline: float) -> None:
-        keys = KeyRange(self._low, self._high)
-        rows = reader.scan(table, self.scope, keys, limit=limit, reverse=reverse, deadline=deadline)
-        self.rows.extend(rows)
-        self.exhausted = len(rows) < limit
-        if rows and reverse:
-            self._high = rows[-1][0]
-        elif rows:
-            self._low = rows[-1][0] + b"\x00"
-
-    def below(self, marker: bytes, node: bytes) -> "_Level":
-        chunk = self._chunk
-        start = self._start[chunk:] if self._start[:chunk] == marker else b""
-        stop = None
-        if self._stop is not None and len(self._stop) > chunk and self._stop[:chunk] == marker:
-            stop = self._stop[chunk:]
-        return _Level(NODE + _checked_id(node), self.prefix + marker, KeyRange(start, stop), chunk)
 
 
 class _LongReader:
     """One reader's rows under their full keys."""
 
-    def __init__(self, reader: Reader, sizes: _Sizes) -> None:
+    def __init__(self, reader: Reader, sizes: Sizes) -> None:
         self.reader = reader
         self._sizes = sizes
 
@@ -159,7 +83,7 @@ class _LongReader:
         (place,) = self.substituted([Address(table, scope, b"", b"")], deadline)
         rows: list[Row] = []
         chunk = self._sizes.chunk
-        levels = [] if place is None else [_Level(place.scope, b"", keys, chunk)]
+        levels = [] if place is None else [Level(place.scope, b"", keys, chunk)]
         while levels and len(rows) < limit:
             level = levels[-1]
             if level.rows:
@@ -181,7 +105,7 @@ class _LongReader:
             return list(addresses)
         names = [Address(table, ROOT, b"", scope) for table, scope in long]
         ids = self.read(names, deadline=deadline)
-        scopes = {place: SUBSTITUTE + _checked_id(found) for place, found in zip(long, ids, strict=True) if found}
+        scopes = {place: SUBSTITUTE + checked_id(found) for place, found in zip(long, ids, strict=True) if found}
         return [self._with_scope(address, scopes) for address in addresses]
 
     def _with_scope(self, address: Address, scopes: dict[tuple[Table, bytes], bytes]) -> Address | None:
@@ -200,11 +124,11 @@ class _LongReader:
         walking = [index for index, address in enumerate(found) if address is not None and len(address.key) >= chunk]
         while walking:
             here = [address for index in walking if (address := found[index]) is not None]
-            nodes = self.reader.read([_marker(address, chunk) for address in here], deadline=deadline)
+            nodes = self.reader.read([marker_of(address, chunk) for address in here], deadline=deadline)
             further = []
             for index, address, node in zip(walking, here, nodes, strict=True):
                 if node is not None:
-                    found[index] = below = _below(address, node, chunk)
+                    found[index] = below = below(address, node, chunk)
                     if len(below.key) >= chunk:
                         further.append(index)
             walking = further
@@ -214,7 +138,7 @@ class _LongReader:
 class _Snapshot:
     """A store's snapshot, read through this layer."""
 
-    def __init__(self, inner: AbstractContextManager[Reader], sizes: _Sizes) -> None:
+    def __init__(self, inner: AbstractContextManager[Reader], sizes: Sizes) -> None:
         self._inner = inner
         self._sizes = sizes
 
@@ -230,7 +154,7 @@ class _Snapshot:
 class _Translation:
     """One batch in stored addresses: what must be made or still be absent first, then the caller's operations."""
 
-    def __init__(self, sizes: _Sizes) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
         self._made: dict[Address, bytes] = {}
         self._guards: dict[Address, None] = {}
@@ -244,7 +168,7 @@ class _Translation:
     def add(self, index: int, operation: Operation, found: Address) -> None:
         """`found` is where `locate` stopped; makes what is missing from there on, unless absence is all it takes."""
         if not self._sizes.fit(found) and _content_with_absence(operation):
-            self._guards[_marker(found, self._sizes.chunk)] = None
+            self._guards[marker_of(found, self._sizes.chunk)] = None
             return
         self.operations.append(operation._replace(address=self._made_down_to(found)))
         self.owners.append(index)
@@ -254,15 +178,15 @@ class _Translation:
         if create:
             name = self._made_down_to(found)
             return SUBSTITUTE + self._made.setdefault(name, os.urandom(ID_BYTES))
-        missing = found if self._sizes.fit(found) else _marker(found, self._sizes.chunk)
+        missing = found if self._sizes.fit(found) else marker_of(found, self._sizes.chunk)
         self._guards[missing] = None
         return None
 
     def _made_down_to(self, address: Address) -> Address:
         chunk = self._sizes.chunk
         while len(address.key) >= chunk:
-            node = self._made.setdefault(_marker(address, chunk), os.urandom(ID_BYTES))
-            address = _below(address, node, chunk)
+            node = self._made.setdefault(marker_of(address, chunk), os.urandom(ID_BYTES))
+            address = below(address, node, chunk)
         return address
 
 
@@ -281,7 +205,7 @@ class LongKeysStore:
         if limits.max_key_bytes is None:
             raise Unsupported("longkeys stands only over a store with max_key_bytes")
         self.inner = store
-        self._sizes = _Sizes(limits.max_key_bytes)
+        self._sizes = Sizes(limits.max_key_bytes)
         self._capabilities = replace(limits, max_key_bytes=None)
 
     @property
@@ -394,19 +318,5 @@ class LongKeysStore:
         for (place, create), name in zip(long.items(), names, strict=True):
             assert name is not None
             known = ids.get(name)
-            scopes[place] = translation.add_scope(name, create) if known is None else SUBSTITUTE + _checked_id(known)
+            scopes[place] = translation.add_scope(name, create) if known is None else SUBSTITUTE + checked_id(known)
         return scopes
-
-
-def _marker(address: Address, chunk: int) -> Address:
-    return Address(address.table, address.scope, b"", address.key[:chunk])
-
-
-def _below(address: Address, node: bytes, chunk: int) -> Address:
-    return address._replace(scope=NODE + _checked_id(node), key=address.key[chunk:])
-
-
-def _checked_id(value: bytes) -> bytes:
-    if len(value) != ID_BYTES:
-        raise Corrupt(f"a node's id has {len(value)} bytes, {value!r:.60}; the rows were not written by this layer")
-    return value

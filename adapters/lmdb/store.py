@@ -35,6 +35,7 @@ from adapters.lmdb.commits import Committer, Grouping
 from adapters.lmdb.connection import Connection, Options, open_volatile
 from adapters.url import StoreUrl
 
+SHARED = True
 MAX_VALUE_BYTES = 64 << 20  # LMDB takes 4 GiB; nothing here comes near, and one row should not double the map for ever
 FIRST_ROWS = 16  # a scan reads that many rows, then twice as many: it reads at most about twice what it returns
 PATIENCE_SECONDS = 60.0  # of calls that have no deadline
@@ -130,7 +131,7 @@ class LmdbStore:
             snapshot=True,
             consistency=Consistency.STRONG,
             durable=Durable.SYNCED if synced else Durable.MEMORY,
-            shared=True,
+            shared=SHARED,
             max_key_bytes=self.durable_connection.env.max_key_size() - 1,
             max_value_bytes=MAX_VALUE_BYTES,
         )

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from adapters.build import open_store, with_layers
-from adapters.contract import Address, Capabilities, KeyRange, Operation, OrderedStore, Reader, Row, Table
+from adapters.contract import Address, Capabilities, KeyRange, Operation, OrderedStore, Reader, Row, Table, addresses
 from adapters.errors import TooLarge
 from adapters.layers.checked import CheckedStore
 from adapters.memory import MemoryStore
@@ -45,10 +45,15 @@ class ShortKeys:
     def capabilities(self) -> Capabilities:
         return replace(self._inner.capabilities, max_key_bytes=self._most)
 
-    def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
-        for address in addresses:
+    def read(self, places: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
+        for address in places:
             self._check(address.scope, address.key)
-        return self._inner.read(addresses, deadline=deadline, settle=settle)
+        return self._inner.read(places, deadline=deadline, settle=settle)
+
+    def fetch(
+        self, table: Table, scopes: Sequence[bytes], keys: Sequence[bytes], *, deadline: float
+    ) -> list[bytes | None]:
+        return self.read(addresses(table, scopes, keys), deadline=deadline)
 
     def scan(
         self, table: Table, scope: bytes, keys: KeyRange, *, limit: int, reverse: bool = False, deadline: float

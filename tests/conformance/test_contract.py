@@ -72,6 +72,18 @@ def test_one_read_may_span_all_tables(store: OrderedStore, deadline: float) -> N
         assert view.read([at(b"k", table) for table in Table], deadline=deadline) == found
 
 
+def test_fetch_answers_in_order_with_gaps_and_repeats(store: OrderedStore, deadline: float) -> None:
+    keys = [b"c", b"a" * 400, b"missing", b"b", b"c", b"z" * 500, b"a" * 400]
+    for table in (Table.GROUPS, Table.SESSIONS):
+        store.write([Write(at(key, table), key) for key in (b"a" * 400, b"b", b"c")], deadline=deadline)
+        for wanted in (keys, [b"c", b"b", b"c"], [b"missing"], []):
+            there = [None if key[:1] in b"mz" else key for key in wanted]
+            scopes = [b"scope\x00"] * len(wanted)
+            assert store.fetch(table, scopes, wanted, deadline=deadline) == there
+            with store.snapshot() as view:
+                assert view.fetch(table, scopes, wanted, deadline=deadline) == there
+
+
 def test_keys_and_values_at_the_limits_and_one_byte_over(store: OrderedStore, deadline: float) -> None:
     limits = store.capabilities
     key = b"k" * ((limits.max_key_bytes or 30_000) - len(b"scope\x00"))

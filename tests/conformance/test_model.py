@@ -124,7 +124,12 @@ def machine(store: OrderedStore) -> Callable[[], RuleBasedStateMachine]:  # noqa
         @rule(places=st.lists(st.tuples(tables | st.just(Table.SESSIONS), scopes, keys), max_size=6))
         def read(self, places: list[tuple[Table, bytes, bytes]]) -> None:
             addresses = [Address(table, scope, b"place", key) for table, scope, key in places] + list(self.model)[:5]
-            assert store.read(addresses, deadline=self.deadline) == [self.model.get(address) for address in addresses]
+            found = store.read(addresses, deadline=self.deadline)
+            assert found == [self.model.get(address) for address in addresses]
+            for table in {address.table for address in addresses}:
+                wanted = [address for address in addresses if address.table is table]
+                columns = [address.scope for address in wanted], [address.key for address in wanted]
+                assert store.fetch(table, *columns, deadline=self.deadline) == list(map(self.model.get, wanted))
 
         @rule(
             table=tables | st.just(Table.SESSIONS),
@@ -165,6 +170,12 @@ def machine(store: OrderedStore) -> Callable[[], RuleBasedStateMachine]:  # noqa
             addresses = [*model, *self.model]
             found = self.elsewhere.submit(lambda: reader.read(addresses, deadline=self.deadline)).result(60)
             assert found == [model.get(address) for address in addresses]
+            wanted = [address for address in addresses if address.table is Table.GROUPS]
+            columns = [address.scope for address in wanted], [address.key for address in wanted]
+            found = self.elsewhere.submit(lambda: reader.fetch(Table.GROUPS, *columns, deadline=self.deadline)).result(
+                60
+            )
+            assert found == list(map(model.get, wanted))
 
         @precondition(lambda self: self.frozen is not None)
         @rule()

@@ -20,6 +20,9 @@ class FakeTransaction:
     def __init__(self, on_commit: Callable[[], None]) -> None:
         self.commit = on_commit
 
+    def get(self, key: bytes) -> bytes | None:
+        raise AssertionError(f"nothing here expects anything of {key!r}")
+
     def cursor(self) -> Any:
         return self
 
