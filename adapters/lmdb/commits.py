@@ -10,10 +10,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import lmdb
 
-from adapters.contract import ABSENT, ANY, Check, Operation
+from adapters.contract import ABSENT, ANY, Check, Operation, Write
 from adapters.errors import Applied, Conflict, StoreError, Unavailable
 from adapters.lmdb.connection import Connection
 from adapters.lmdb.errors import translated
@@ -35,6 +36,9 @@ class Batch:
         self._encode(operations)
 
     def _encode(self, operations: Sequence[Operation]) -> None:
+        if Check not in map(type, operations):
+            self._encode_writes(cast(Sequence[Write], operations))
+            return
         puts = self.puts
         for index, operation in enumerate(operations):
             table, scope, _, key = operation[0]
@@ -49,6 +53,22 @@ class Batch:
                 self.deletes.append(stored_key)
             else:
                 puts.append((stored_key, value))
+
+    def _encode_writes(self, writes: Sequence[Write]) -> None:
+        """The same by comprehensions, for the batches that hold no Check: nearly all."""
+        keys = [table._value_ + scope + key for (table, scope, _, key), _, _, _ in writes]
+        _, values, expectations, _ = zip(*writes, strict=True)
+        if expectations.count(ANY) != len(writes):
+            self.checks = [
+                (index, keys[index], None if expect is ABSENT else expect)
+                for index, expect in enumerate(expectations)
+                if expect is not ANY
+            ]
+        if None in values:
+            self.puts = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
+            self.deletes = [key for key, value in zip(keys, values, strict=True) if value is None]
+        else:
+            self.puts = [*zip(keys, values, strict=True)]
 
     def apply(self, txn: "lmdb.Transaction[bytes]") -> bool:
         """Whether it was applied; otherwise `failure` holds the Conflict and the transaction is as it was."""

@@ -85,9 +85,7 @@ def _entity_writes(mutation: Mutation, stored: bytes | None, slot: int) -> list[
         raise IdInUse(key)
     old = entities.stored_rows(key, stored) if stored is not None else {}
     if entity is None:
-        if stored is None:
-            return []
-        return [Write(entity_address(key), None), *index_writes(key, old, {})]
+        return [Write(entity_address(key), None), *index_writes(key, old, {})] if stored is not None else []
     return [
         Write(entity_address(key), entities.frame(entity.data, slot)),
         *index_writes(key, old, entity.rows),

@@ -64,13 +64,14 @@ def index_rows(key: Key, proto: EntityProto) -> dict[bytes, bytes]:
         if len(fields) == 1:
             field, content = fields[0]
             number = field.number
-            if number == _STRING:
+            if number == _STRING and (len(content) > MAX_INDEXED_BYTES or not content.isascii()):
                 _check_string(content, prop.meaning, name, MAX_INDEXED_BYTES)
             value = values.ENCODERS[number](content)
         else:
             value = values.encode(prop.value, name)
-        if prop.meaning:
-            _check_indexed_meaning(prop.meaning, name)
+        meaning = prop.meaning
+        if meaning:
+            _check_indexed_meaning(meaning, name)
         rows[_row_name(name) + value + path] = single
         names.append(name)
     if len(rows) > len({*names}) + 1:

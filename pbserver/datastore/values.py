@@ -5,10 +5,11 @@ booleans < texts and byte strings < doubles < points < users < keys. Users compa
 """
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Any
 
 from pbserver.datastore import keys
-from pbserver.datastore.encoding import END, double, integer, read_double, read_integer, read_text, text
+from pbserver.datastore.encoding import END, double, read_double, read_integer, read_text, text
 from pbserver.datastore.errors import BadRequest
 from protos.entity_pb2 import PropertyValue
 
@@ -26,12 +27,15 @@ def _boolean(value: Any) -> bytes:
     return BOOLEAN + (b"\x01" if value else b"\x00")
 
 
-def _integer(value: Any) -> bytes:
-    return INTEGER + integer(value)
+def _integer(value: Any, _pack: Callable[[int, int], bytes] = Struct(">BQ").pack) -> bytes:  # noqa: B008
+    """INTEGER + integer(value), in one call: puts make one of these per indexed number."""
+    return _pack(0x20, value + (1 << 63))
 
 
 def _string(value: Any) -> bytes:
-    return STRING + text(value)
+    if b"\x00" in value or b"\x01" in value:
+        return STRING + text(value)
+    return b"\x30%b\x00" % value
 
 
 def _double(value: Any) -> bytes:

@@ -115,13 +115,20 @@ def _mutation(call: Call, proto: EntityProto, serialized: bytes, *, insert: bool
     """The checked mutation. The bytes are the client's own wherever nothing had to be filled in."""
     key = keys.from_reference(proto.key)
     _check_reserved(key, testing=call.datastore.testing)
-    root = proto.key.path.element[0]
-    group = proto.entity_group.element
-    if insert or len(group) != 1 or group[0] != root:
+    if insert or not _has_group(proto):
         proto.entity_group.Clear()
-        proto.entity_group.element.append(root)
+        proto.entity_group.element.append(proto.key.path.element[0])
         serialized = proto.SerializeToString()
     return Mutation(key, entities.build(key, proto, serialized), insert)
+
+
+def _has_group(proto: EntityProto) -> bool:
+    """Whether the entity group is there and right; field by field, which is cheaper than comparing messages."""
+    group = proto.entity_group.element
+    if len(group) != 1:
+        return False
+    mine, root = group[0], proto.key.path.element[0]
+    return bool(mine.type == root.type and mine.id == root.id and mine.name == root.name)
 
 
 def _check_reserved(key: Key, *, testing: bool) -> None:
