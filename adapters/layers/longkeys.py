@@ -128,8 +128,8 @@ class _LongReader:
             further = []
             for index, address, node in zip(walking, here, nodes, strict=True):
                 if node is not None:
-                    found[index] = below = below(address, node, chunk)
-                    if len(below.key) >= chunk:
+                    found[index] = deeper = below(address, node, chunk)
+                    if len(deeper.key) >= chunk:
                         further.append(index)
             walking = further
         return found

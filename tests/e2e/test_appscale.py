@@ -1,5 +1,7 @@
 """AppScale's app servers: POST / with the app's name in a header."""
 
+from typing import Any
+
 import pytest
 
 from protos import datastore_v3_pb2 as v3
@@ -22,7 +24,7 @@ PAIRS = [
 ]
 
 
-def succeed(reply: Response, method: str) -> object:
+def succeed(reply: Response, method: str) -> Any:
     assert not reply.HasField("rpc_error"), reply
     assert not reply.HasField("application_error"), reply
     return ANSWERS[method].FromString(reply.response)
@@ -34,14 +36,14 @@ def test_the_app_of_the_header_puts_gets_queries_and_deletes(wire: Wire, app_dat
     head = headers(app_data)
     succeed(wire.reply("Put", put_request(stored), "/", **head), "Put")
     got = succeed(wire.reply("Get", v3.GetRequest(key=[stored.key]), "/", **head), "Get")
-    assert EntityProto.FromString(got.entity[0].entity) == stored  # type: ignore[attr-defined]
+    assert EntityProto.FromString(got.entity[0].entity) == stored
     found = succeed(wire.reply("RunQuery", v3.Query(app=app, kind=b"Kind", count=9), "/", **head), "RunQuery")
-    assert [EntityProto.FromString(each) for each in found.result] == [stored]  # type: ignore[attr-defined]
+    assert [EntityProto.FromString(each) for each in found.result] == [stored]
     begin = v3.BeginTransactionRequest(app=app)
     transaction = succeed(wire.reply("BeginTransaction", begin, "/", **head), "BeginTransaction")
-    delete = v3.DeleteRequest(key=[stored.key], transaction=transaction)  # type: ignore[arg-type]
+    delete = v3.DeleteRequest(key=[stored.key], transaction=transaction)
     succeed(wire.reply("Delete", delete, "/", **head), "Delete")
-    succeed(wire.reply("Commit", transaction, "/", **head), "Commit")  # type: ignore[arg-type]
+    succeed(wire.reply("Commit", transaction, "/", **head), "Commit")
     assert wire.get(stored.key) == [None]
 
 
@@ -70,8 +72,8 @@ def test_a_transaction_and_a_cursor_stay_with_their_app(wire: Wire) -> None:
     mine, theirs = key(b"K", 1, app=b"mine"), key(b"K", 1, app=b"theirs")
     begin = v3.BeginTransactionRequest(app=b"mine")
     transaction = succeed(wire.reply("BeginTransaction", begin, "/", **headers("mine")), "BeginTransaction")
-    assert_bad_request(wire.reply("Commit", transaction, "/", **headers("theirs")), "cannot access")  # type: ignore[arg-type]
-    crossed = v3.GetRequest(key=[theirs], transaction=transaction)  # type: ignore[arg-type]
+    assert_bad_request(wire.reply("Commit", transaction, "/", **headers("theirs")), "cannot access")
+    crossed = v3.GetRequest(key=[theirs], transaction=transaction)
     assert_bad_request(wire.reply("Get", crossed, "/", **headers("theirs")))
     assert_bad_request(wire.reply("Get", crossed, "/", **headers("mine")))
     assert wire.get(mine) == [None]

@@ -41,7 +41,7 @@ class Wire:
     def post(
         self, body: bytes, path: str = "/rpc_http", headers: Mapping[str, str | bytes] | None = None
     ) -> httpx.Response:
-        return self._client.post(path, content=body, headers=dict(headers or {}))  # type: ignore[arg-type]
+        return self._client.post(path, content=body, headers=dict(headers or {}))
 
     def send(self, body: bytes, path: str = "/rpc_http", headers: Mapping[str, str | bytes] | None = None) -> Response:
         """The envelope that answers `body`."""
