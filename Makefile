@@ -7,7 +7,6 @@ DATA ?= .data
 .PHONY: serve test check bench protos differential clean
 
 serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." for flags
-	@echo "Point an app at it: API_HOST=127.0.0.1 API_PORT=10001 (README.md shows one that stores an entity)"
 	@$(BIN)/pbserver serve --store "lmdb:$(DATA)" $(ARGS)
 
 test: $(VENV)/.test ## everything

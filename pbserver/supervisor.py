@@ -224,12 +224,7 @@ class Supervisor:
 
 def serve(settings: Settings) -> int:
     """Serves until SIGTERM or SIGINT; the exit code. Raises StartFailed before anything was started."""
-    from adapters.errors import StoreError
-
-    try:
-        workers = _worker_count(settings)
-    except StoreError as error:
-        raise StartFailed(f"cannot open the store {settings.store}: {error}") from error
+    workers = _worker_count(settings)
     listeners = listen(settings.listen, workers)
     admin = listen(settings.admin, 1) if settings.admin is not None else []
     preload()
@@ -246,6 +241,8 @@ def serve(settings: Settings) -> int:
         more = f"; admin http://{_address(admin[0])}" if admin else ""
         place = f"{scheme}://{_address(listeners[0])}"
         sys.stdout.write(f"pbserver {__version__} serves {place} (store {settings.store}, {counts}){more}\n")
+        host, port = host_and_port(_address(listeners[0]))
+        sys.stdout.write(f"point an app at it: API_HOST={host} API_PORT={port}\n")
         sys.stdout.flush()
 
     def close_sockets() -> None:
