@@ -19,7 +19,7 @@ SERVER = [
     "prometheus-client>=0.21,<1",
 ]
 
-#: What `make check` and `make test` need on top.
+#: What `make check` and `make test` need on top; the tests run a small bench too.
 TEST = [
     "appengine-python-standard>=3.1,<4",
     "cryptography>=44",
@@ -57,6 +57,6 @@ setup(
     packages=find_packages(include=["pbserver*", "adapters*", "controller*", "deploy*", "protos*"]),
     package_data={"pbserver": ["py.typed"], "protos": ["*.proto", "*.pyi"]},
     install_requires=SERVER,
-    extras_require={"test": TEST, "bench": BENCH, "protos": PROTOS},
+    extras_require={"test": TEST + BENCH, "bench": BENCH, "protos": PROTOS},
     entry_points={"console_scripts": ["pbserver=pbserver.__main__:main"]},
 )

@@ -15,6 +15,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 _MET, _MISSED = "#3a7d44", "#b3261e"
+_WIDEST = 20.0  #: a margin above is drawn as this, so that the others can be told apart
 
 
 def show(results: Results, console: Console) -> None:
@@ -57,7 +58,7 @@ def _bars(axes: Any, targets: Sequence[dict[str, Any]]) -> None:
     axes.barh(range(len(targets)), [each - 1 for each in margins], left=1, color=colors, height=0.6)
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log")
-    axes.set_xlim(min(0.5, *margins) / 1.5, max(2.0, *margins) * 3)
+    axes.set_xlim(min(0.5, *margins) / 1.5, max(2.0, *margins) * 6)
     axes.set_yticks(range(len(targets)), [each["name"] for each in targets], fontsize=8)
     axes.invert_yaxis()
     for index, (each, end) in enumerate(zip(targets, margins, strict=True)):
@@ -70,7 +71,7 @@ def margin(target: dict[str, Any]) -> float:
     """1: exactly the limit; above: better by so many times."""
     value, bound = max(target["measured"], 0.01 * target["limit"]), target["limit"]
     better: float = bound / value if target["bound"] == Bound.AT_MOST.value else value / bound
-    return min(better, 100.0)
+    return min(better, _WIDEST)
 
 
 def measured(target: dict[str, Any]) -> str:
