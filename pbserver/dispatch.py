@@ -134,8 +134,9 @@ class Application:
             return Answer(200, _error_reply(error, request_id))
         except Exception:
             outcome = "Bug"
-            log.exception("a call failed inside the server", call=CALLS[call_index], request_id=request_id.decode())
-            detail = f"internal error; the server's log has more under request id {request_id.decode()!r}"
+            ticket = request_id.decode(errors="replace")
+            log.exception("a call failed inside the server", call=CALLS[call_index], request_id=ticket)
+            detail = f"internal error; the server's log has more under request id {ticket!r}"
             return Answer(200, wire.application_error(Error.INTERNAL_ERROR, detail))
         finally:
             self._observe(call_index, self._outcomes[outcome], time.monotonic() - began)

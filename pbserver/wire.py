@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from google.protobuf.message import DecodeError
+
 from protos.remote_api_pb2 import ApplicationError, Request, Response, RpcError
 
 __all__ = ["Request", "RpcError", "application_error", "decode", "reply", "rpc_error"]
@@ -9,7 +11,10 @@ __all__ = ["Request", "RpcError", "application_error", "decode", "reply", "rpc_e
 
 def decode(body: bytes) -> Request:
     """The call in an envelope. Raises google.protobuf.message.DecodeError for anything else."""
-    return Request.FromString(body)
+    request = Request.FromString(body)
+    if not request.IsInitialized():
+        raise DecodeError("the envelope names no service, method or request")
+    return request
 
 
 def reply(payload: Iterable[bytes]) -> bytes:

@@ -18,7 +18,7 @@ def decode(postfix: IndexPostfix, query: Query) -> Position:
     for name in given:
         if name not in wanted:
             raise BadRequest(f"Cursor does not match query: extra value {name.decode(errors='replace')}")
-    missing = {name.decode() for name in wanted if name != KEY_NAME and name not in given}
+    missing = {name.decode(errors="replace") for name in wanted if name != KEY_NAME and name not in given}
     if not postfix.HasField("key"):
         missing.add(KEY_NAME.decode())
     if missing:

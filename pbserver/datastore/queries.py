@@ -107,13 +107,13 @@ def _check(query: Query, orders: Sequence[Order]) -> None:
         )
     compared = list(dict.fromkeys(each.name for each in query.filters if each.op is not Op.EQUAL))
     if len(compared) > 1:
-        first, second = (name.decode() for name in compared[:2])
+        first, second = (name.decode(errors="replace") for name in compared[:2])
         raise BadRequest(f"Only one inequality filter per query is supported. Encountered both {first} and {second}")
     if compared and orders and orders[0].name != compared[0]:
         raise BadRequest(
             "The first sort property must be the same as the property to which the inequality filter is applied.  "
-            f"In your query the first sort property is {orders[0].name.decode()} "
-            f"but the inequality filter is on {compared[0].decode()}"
+            f"In your query the first sort property is {orders[0].name.decode(errors='replace')} "
+            f"but the inequality filter is on {compared[0].decode(errors='replace')}"
         )
     if query.kind is None:
         _check_kindless(query, orders)

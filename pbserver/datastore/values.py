@@ -138,6 +138,7 @@ def _decode_group(tag: bytes, encoded: bytes, at: int, into: PropertyValue) -> i
         email, at = read_text(encoded, at)
         domain, at = read_text(encoded, at)
         into.uservalue.email, into.uservalue.auth_domain = email, domain
+        into.uservalue.gaiaid = 0  # an SDK's schema requires it; nothing compares it
         return at
     end = _key_end(encoded, at)
     app, at = read_text(encoded, at)

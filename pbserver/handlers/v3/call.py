@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
 
 from pbserver.datastore import keys
 from pbserver.datastore.core import Datastore
@@ -9,6 +12,8 @@ from pbserver.datastore.errors import BadRequest
 from pbserver.datastore.keys import Key
 from pbserver.datastore.transactions import Handle
 from protos.datastore_v3_pb2 import Transaction
+
+AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 MAX_GETS = 1000
 MAX_MUTATIONS = 500
@@ -32,7 +37,7 @@ class Call:
 
     def check_keys(self, wanted: Iterable[Key]) -> None:
         """check_app for every key."""
-        for partition in {key.partition for key in wanted}:
+        for partition in dict.fromkeys(key.partition for key in wanted):
             self.check_app(keys.app_of(partition))
 
     def transaction(self, message: Transaction) -> Handle:
@@ -41,9 +46,17 @@ class Call:
         return Handle(message.handle, message.app)
 
 
+def parse(kind: type[AnyMessage], data: bytes) -> AnyMessage:
+    """The message in `data`. Raises DecodeError for garbage and where a required field is missing."""
+    message = kind.FromString(data)
+    if not message.IsInitialized():
+        raise DecodeError(f"{kind.DESCRIPTOR.name} lacks required fields")
+    return message
+
+
 def _bare(app: bytes) -> bytes:
-    """An app id without its location (`s~`), which AppScale's app servers leave out."""
-    return app.rpartition(b"~")[2]
+    """An app id without `s~`, which AppScale's app servers leave out. Other prefixes are other apps."""
+    return app.removeprefix(b"s~")
 
 
 def check_count(count: int, limit: int, what: str) -> None:

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 
-from google.protobuf.message import DecodeError
-
 from pbserver.datastore import entities, keys
 from pbserver.datastore.commit import IdInUse, Mutation
 from pbserver.datastore.encoding import varint
 from pbserver.datastore.errors import BadRequest
 from pbserver.datastore.keys import Key
-from pbserver.handlers.v3.call import MAX_GETS, MAX_MUTATIONS, Call, check_count
+from pbserver.handlers.v3.call import MAX_GETS, MAX_MUTATIONS, Call, check_count, parse
 from protos.datastore_v3_pb2 import (
     DeleteRequest,
     DeleteResponse,
@@ -25,7 +23,7 @@ _RETRIES = 10
 
 
 def get(call: Call, data: bytes) -> Sequence[bytes]:
-    request = GetRequest.FromString(data)
+    request = parse(GetRequest, data)
     references = request.key
     check_count(len(references), MAX_GETS, "get more than 1,000 keys")
     wanted = list(map(keys.from_reference, references))
@@ -54,10 +52,10 @@ def _deferred(reference: bytes) -> bytes:
 
 
 def put(call: Call, data: bytes) -> Sequence[bytes]:
-    request = PutRequest.FromString(data)
+    request = parse(PutRequest, data)
     check_count(len(request.entity), MAX_MUTATIONS, "put more than 500 entities")
     sequential = request.auto_id_policy == PutRequest.SEQUENTIAL
-    protos = list(map(_parse, request.entity))
+    protos = [parse(EntityProto, serialized) for serialized in request.entity]
     handle = call.transaction(request.transaction) if request.HasField("transaction") else None
     inserts = [_complete(call, proto, sequential=sequential) for proto in protos]
     mutations = [
@@ -79,13 +77,6 @@ def put(call: Call, data: bytes) -> Sequence[bytes]:
     else:
         raise BadRequest("no free id was found for a new entity; reserve ids that you set yourself by AllocateIds")
     return _put_response(protos, version)
-
-
-def _parse(serialized: bytes) -> EntityProto:
-    proto = EntityProto.FromString(serialized)
-    if not proto.IsInitialized():
-        raise DecodeError("the entity lacks required fields")
-    return proto
 
 
 def _put_response(protos: Sequence[EntityProto], version: int | None) -> Sequence[bytes]:
@@ -147,7 +138,7 @@ def _is_reserved(name: bytes) -> bool:
 
 
 def delete(call: Call, data: bytes) -> Sequence[bytes]:
-    request = DeleteRequest.FromString(data)
+    request = parse(DeleteRequest, data)
     check_count(len(request.key), MAX_MUTATIONS, "delete more than 500 entities")
     wanted = list(map(keys.from_reference, request.key))
     call.check_keys(wanted)
@@ -161,7 +152,7 @@ def delete(call: Call, data: bytes) -> Sequence[bytes]:
 
 def touch(call: Call, data: bytes) -> Sequence[bytes]:
     """Every commit is applied before it is answered, so there is nothing to bring up to date: only checked."""
-    request = TouchRequest.FromString(data)
+    request = parse(TouchRequest, data)
     check_count(len(request.key), MAX_GETS, "touch more than 1,000 keys")
     call.check_keys(map(keys.from_reference, request.key))
     return (TouchResponse().SerializeToString(),)

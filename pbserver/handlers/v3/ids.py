@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from pbserver.datastore import keys
 from pbserver.datastore.errors import BadRequest
-from pbserver.handlers.v3.call import MAX_MUTATIONS, Call, check_count
+from pbserver.handlers.v3.call import MAX_MUTATIONS, Call, check_count, parse
 from protos.datastore_v3_pb2 import AllocateIdsRequest, AllocateIdsResponse
 from protos.entity_pb2 import Reference
 
 
 def allocate_ids(call: Call, data: bytes) -> Sequence[bytes]:
-    request = AllocateIdsRequest.FromString(data)
+    request = parse(AllocateIdsRequest, data)
     if request.reserve:
         start = end = 0
         _reserve(call, request)

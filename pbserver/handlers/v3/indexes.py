@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from pbserver.handlers.v3.call import Call
+from pbserver.handlers.v3.call import Call, parse
 from protos.datastore_v3_pb2 import CompositeIndices, GetIndicesRequest
 
 
 def get_indices(call: Call, data: bytes) -> Sequence[bytes]:
-    call.check_app(GetIndicesRequest.FromString(data).app_id)
+    call.check_app(parse(GetIndicesRequest, data).app_id)
     return (CompositeIndices().SerializeToString(),)

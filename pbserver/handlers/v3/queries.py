@@ -12,7 +12,7 @@ from pbserver.datastore.planner import plan
 from pbserver.datastore.queries import Query
 from pbserver.datastore.ranges import Place
 from pbserver.handlers.v3 import query_messages
-from pbserver.handlers.v3.call import Call
+from pbserver.handlers.v3.call import Call, parse
 from protos import datastore_v3_pb2 as v3
 from protos.sessions_pb2 import Continuation
 
@@ -21,7 +21,7 @@ _PART = b"q"
 
 
 def run_query(call: Call, data: bytes) -> Sequence[bytes]:
-    message = v3.Query.FromString(data)
+    message = parse(v3.Query, data)
     query = _to_query(call, message)
     progress = _begin(message)
     result = v3.QueryResult(keys_only=query.keys_only)
@@ -37,20 +37,17 @@ def run_query(call: Call, data: bytes) -> Sequence[bytes]:
 
 
 def next_batch(call: Call, data: bytes) -> Sequence[bytes]:
-    request = v3.NextRequest.FromString(data)
+    request = parse(v3.NextRequest, data)
     number = request.cursor.cursor
     call.check_app(request.cursor.app)
     if request.count < 0 or request.offset < 0:
         raise BadRequest("count and offset must not be negative")
-    stored = call.datastore.sessions.read(number, _PART, deadline=call.deadline)
-    state = Continuation.FromString(stored) if stored else None
-    if state is None or state.app != request.cursor.app:
-        raise BadRequest(f"Cursor {number} not found")
-    message = v3.Query.FromString(state.query)
+    state = _load(call, request.cursor)
+    message = parse(v3.Query, state.query)
     query = _to_query(call, message)
     progress = Progress(
         Place(state.after) if state.HasField("after") else None,
-        state.offset + request.offset,
+        request.offset if request.HasField("offset") else state.offset,
         state.remaining if state.HasField("remaining") else None,
     )
     count = request.count if request.HasField("count") else _count(message)
@@ -67,7 +64,7 @@ def next_batch(call: Call, data: bytes) -> Sequence[bytes]:
 
 def count(call: Call, data: bytes) -> Sequence[bytes]:
     """Of old SDKs; today's count by RunQuery with an offset."""
-    message = v3.Query.FromString(data)
+    message = parse(v3.Query, data)
     query = _to_query(call, message)
     handle = call.transaction(message.transaction) if message.HasField("transaction") else None
     total = call.datastore.count(query, _begin(message), handle, deadline=call.deadline)
@@ -75,10 +72,25 @@ def count(call: Call, data: bytes) -> Sequence[bytes]:
 
 
 def delete_cursor(call: Call, data: bytes) -> Sequence[bytes]:
-    cursor = v3.Cursor.FromString(data)
+    cursor = parse(v3.Cursor, data)
     call.check_app(cursor.app)
-    call.datastore.sessions.delete(cursor.cursor, [_PART], deadline=call.deadline)
+    if _find(call, cursor) is not None:
+        call.datastore.sessions.delete(cursor.cursor, [_PART], deadline=call.deadline)
     return (v3.VoidProto().SerializeToString(),)
+
+
+def _load(call: Call, cursor: v3.Cursor) -> Continuation:
+    """What is kept of an unfinished query. Raises BadRequest when there is nothing, or it is another app's."""
+    state = _find(call, cursor)
+    if state is None:
+        raise BadRequest(f"Cursor {cursor.cursor} not found")
+    return state
+
+
+def _find(call: Call, cursor: v3.Cursor) -> Continuation | None:
+    stored = call.datastore.sessions.read(cursor.cursor, _PART, deadline=call.deadline)
+    state = Continuation.FromString(stored) if stored else None
+    return state if state is not None and state.app == cursor.app else None
 
 
 def _to_query(call: Call, message: v3.Query) -> Query:

@@ -89,6 +89,8 @@ def _key_value(value: PropertyValue, query: v3.Query) -> bytes:
                 f"__key__ filter {what} is {other.decode(errors='replace')} "
                 f"but query {what} is {mine.decode(errors='replace')}"
             )
+    if not reference.pathelement:
+        raise BadRequest("__key__ filter: the key's path cannot be empty")
     return b"".join(map(keys.encode_element, reference.pathelement))
 
 

@@ -5,12 +5,13 @@ from contextlib import suppress
 
 from pbserver.datastore import keys
 from pbserver.datastore.errors import BadRequest
-from pbserver.handlers.v3.call import Call
+from pbserver.handlers.v3.call import Call, parse
 from protos.datastore_v3_pb2 import BeginTransactionRequest, CommitResponse, Transaction, VoidProto
 
 
 def begin_transaction(call: Call, data: bytes) -> Sequence[bytes]:
-    request = BeginTransactionRequest.FromString(data)
+    request = parse(BeginTransactionRequest, data)
+    keys.partition(request.app, request.database_id, b"")  # refuses what is no app id
     call.check_app(request.app)
     if request.HasField("previous_transaction"):
         if request.mode != BeginTransactionRequest.READ_WRITE:
@@ -27,7 +28,7 @@ def begin_transaction(call: Call, data: bytes) -> Sequence[bytes]:
 
 
 def commit(call: Call, data: bytes) -> Sequence[bytes]:
-    handle = call.transaction(Transaction.FromString(data))
+    handle = call.transaction(parse(Transaction, data))
     changed, version = call.datastore.transactions.commit(handle, deadline=call.deadline)
     response = CommitResponse()
     response.cost.SetInParent()
@@ -38,7 +39,7 @@ def commit(call: Call, data: bytes) -> Sequence[bytes]:
 
 
 def rollback(call: Call, data: bytes) -> Sequence[bytes]:
-    call.datastore.transactions.rollback(call.transaction(Transaction.FromString(data)), deadline=call.deadline)
+    call.datastore.transactions.rollback(call.transaction(parse(Transaction, data)), deadline=call.deadline)
     return (VoidProto().SerializeToString(),)
 
 
