@@ -55,6 +55,10 @@ _EXPECTED = (*_APPLICATION_CODES, *_RPC_CODES)
 CALLS = [*(name.decode() for name in HANDLERS), "unknown"]
 OUTCOMES = [OK, *(error.__name__ for error in _EXPECTED), "CallNotFound", "TooLargeRequest", "Bug"]
 
+#: A call that usually takes longer lets another thread take the next requests meanwhile.
+_LONG_SECONDS = 0.0003
+_NEWEST_SHARE = 0.1
+
 _SWEEP_SECONDS = 60.0
 _PREPARE_SECONDS = 30.0
 
@@ -79,6 +83,7 @@ class Application:
         self._observe = metrics.observe
         self._calls = {name: (index, handler) for index, (name, handler) in enumerate(HANDLERS.items())}
         self._unknown = len(HANDLERS)
+        self._usual_seconds = [0.0] * len(CALLS)  # a moving average of each call's time; threads may lose an update
         self._outcomes = {name: index for index, name in enumerate(OUTCOMES)}
         self._closing = threading.Event()
         self._sweeper = threading.Thread(target=self._sweep, name="sweeper", daemon=True) if worker_index == 0 else None
@@ -127,6 +132,8 @@ class Application:
                 outcome = "CallNotFound"
                 return Answer(200, _not_found(envelope.service_name, envelope.method))
             call_index, handler = found
+            if self._usual_seconds[call_index] > _LONG_SECONDS:
+                request.hand_over()
             call = Call(self._datastore, self._deadline(request), _claimed_app(request))
             return Answer(200, wire.reply(handler(call, envelope.request)))
         except _EXPECTED as error:
@@ -139,7 +146,9 @@ class Application:
             detail = f"internal error; the server's log has more under request id {ticket!r}"
             return Answer(200, wire.application_error(Error.INTERNAL_ERROR, detail))
         finally:
-            self._observe(call_index, self._outcomes[outcome], time.monotonic() - began)
+            seconds = time.monotonic() - began
+            self._usual_seconds[call_index] += (seconds - self._usual_seconds[call_index]) * _NEWEST_SHARE
+            self._observe(call_index, self._outcomes[outcome], seconds)
 
     def _deadline(self, request: Request) -> float:
         """The instant (time.monotonic) the caller stops waiting. Raises DeadlineExceeded when that has passed."""

@@ -5,6 +5,7 @@ import select
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 
@@ -40,8 +41,9 @@ class State(Enum):
 class Port:
     """What all connections of a server share."""
 
-    def __init__(self, application: Application, settings: HttpSettings) -> None:
+    def __init__(self, application: Application, settings: HttpSettings, hand_over: Callable[[], None]) -> None:
         self.application = application
+        self.hand_over = hand_over
         self.settings = settings
         self.idle_seconds = settings.idle_timeout_seconds
         self.heads = HeadCache(settings)
@@ -123,7 +125,7 @@ class Connection:
         head = port.heads.known.get(raw) or port.heads.learn(raw)
         if len(data) - end != head.length:
             return self._take(data, now)
-        answer = port.answer(Request(head.method, head.path, head.headers, data[end:], now))
+        answer = port.answer(Request(head.method, head.path, head.headers, data[end:], now, port.hand_over))
         if answer is None or port.draining:
             return self._write_last(answer or _INTERNAL_ERROR, now)
         status, body, content_type = answer
@@ -214,7 +216,7 @@ class Connection:
     def _respond(self, head: Head, body: bytes, now: float) -> None:
         port = self._port
         self.deadline = math.inf  # a call takes the time it takes
-        answer = port.answer(Request(head.method, head.path, head.headers, body, now))
+        answer = port.answer(Request(head.method, head.path, head.headers, body, now, port.hand_over))
         self._polite = answer is not None and not head.keep_alive
         self._closing = answer is None or not head.keep_alive or port.draining
         answer = answer or _INTERNAL_ERROR

@@ -1,7 +1,8 @@
 """The hot port: a fixed set of threads shares one epoll; the thread that gets an event does all the work of it.
 
 No request is handed from thread to thread, and no thread waits for a client: a slow client holds a connection, never
-a thread. Each descriptor is armed for one event (EPOLLONESHOT), so a connection has one thread at a time.
+a thread. Each descriptor is armed for one event (EPOLLONESHOT), so a connection has one thread at a time. One thread
+at a time asks for events (watch.py).
 """
 
 import errno
@@ -19,6 +20,7 @@ import structlog
 from pbserver.frontends.connection import CLOSE, READ, Connection, Port, State
 from pbserver.frontends.exchange import Answer, Application, Request
 from pbserver.frontends.tls import TlsSocket
+from pbserver.frontends.watch import Duty, Watch
 from pbserver.settings import HttpSettings
 
 __all__ = ["Answer", "Application", "HttpServer", "Request"]
@@ -45,7 +47,8 @@ class HttpServer:
         self._listeners = {listener.fileno(): listener for listener in listeners}
         self._settings = settings
         self._tls = tls
-        self._port = Port(application, settings)
+        self._watch = Watch()
+        self._port = Port(application, settings, self._watch.hand_over)
         self._connections: dict[int, Connection] = {}
         self._epoll = select.epoll()
         self._paused: set[int] = set()
@@ -108,18 +111,27 @@ class HttpServer:
         return True
 
     def _work(self) -> None:
+        duty = self._watch.duty()
+        while not self._stopped:
+            self._watch.lead(duty)
+            self._serve_while_leading(duty)
+        self._watch.hand_over()
+
+    def _serve_while_leading(self, duty: Duty) -> None:
         poll = self._epoll.poll
         modify = self._epoll.modify
         find = self._connections.get
         clock = time.monotonic
-        while not self._stopped:
+        while duty.leads and not self._stopped:
+            duty.busy_since = 0.0
             for fd, _ in poll(_SWEEP_SECONDS, 1):
                 connection = find(fd)
                 if connection is None:
                     self._accept(fd)
                     continue
                 try:
-                    interest = connection.advance(clock())
+                    duty.busy_since = now = clock()
+                    interest = connection.advance(now)
                 except OSError:  # the client is gone
                     interest = CLOSE
                 except Exception:  # noqa: BLE001 - a bug costs its connection, not the thread

@@ -88,7 +88,7 @@ class Calls:
     def __exit__(self, *_: object) -> None:
         apiproxy_stub_map.apiproxy.GetPostCallHooks().Clear()
 
-    def _note(  # noqa: PLR0917 - the SDK tells by their number what to pass
+    def _note(
         self, service: str, call: str, request: Any, response: Any, rpc: Any, error: Exception | None
     ) -> None:
         self.made.append((f"{service}.{call}", error))
