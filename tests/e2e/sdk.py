@@ -88,9 +88,7 @@ class Calls:
     def __exit__(self, *_: object) -> None:
         apiproxy_stub_map.apiproxy.GetPostCallHooks().Clear()
 
-    def _note(
-        self, service: str, call: str, request: Any, response: Any, rpc: Any, error: Exception | None
-    ) -> None:
+    def _note(self, service: str, call: str, request: Any, response: Any, rpc: Any, error: Exception | None) -> None:
         self.made.append((f"{service}.{call}", error))
 
     def count(self, name: str) -> int:
