@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from google.protobuf.message import DecodeError
 
+from pbserver.datastore.encoding import varint
 from protos.remote_api_pb2 import ApplicationError, Request, Response, RpcError
 
 __all__ = ["Request", "RpcError", "application_error", "decode", "reply", "rpc_error"]
@@ -20,18 +21,7 @@ def decode(body: bytes) -> Request:
 def reply(payload: Iterable[bytes]) -> bytes:
     """`Response.response` (field 1) around the pieces of a payload."""
     pieces = [*payload]
-    return b"".join((b"\x0a", _varint(sum(map(len, pieces))), *pieces))
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return b"".join((b"\x0a", varint(sum(map(len, pieces))), *pieces))
 
 
 def application_error(code: int, detail: str) -> bytes:
