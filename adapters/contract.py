@@ -7,7 +7,7 @@ partitioned stores may hash it so that all rows of an entity lie together.
 Source: design.md section 3. Adapters are thread-safe, one per process, with driver retries set to zero.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -86,6 +86,19 @@ class Check(NamedTuple):
 
 
 Operation = Write | Check
+
+
+class Rows(NamedTuple):
+    """Many rows of one scope and place, written without expectations: an entity's index rows. None deletes.
+
+    They lie together in every store, so a store may write them as one mutation, and nobody makes an object per row.
+    """
+
+    table: Table
+    scope: bytes
+    place: bytes
+    values: Mapping[bytes, bytes | None]  #: by key
+    version: int | None = None
 
 
 class Atomicity(Enum):
@@ -175,8 +188,8 @@ class OrderedStore(Reader, Protocol):
         """Creates what is missing; idempotent; never changes or drops what is there."""
         ...
 
-    def write(self, operations: Sequence[Operation], *, deadline: float) -> None:
-        """Applies the operations as one batch, as atomically as `capabilities.atomicity` says.
+    def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
+        """Applies operations and rows as one batch, as atomically as `capabilities.atomicity` says.
 
         Volatile and other tables never share a batch. Raises Conflict when an expectation fails.
         """
@@ -206,6 +219,15 @@ class OrderedStore(Reader, Protocol):
 def addresses(table: Table, scopes: Sequence[bytes], keys: Sequence[bytes]) -> list[Address]:
     """Columns as addresses; the rows fetched so are told apart by scope and key, so `place` is empty."""
     return [Address(table, scope, b"", key) for scope, key in zip(scopes, keys, strict=True)]
+
+
+def row_writes(rows: Sequence[Rows]) -> list[Write]:
+    """Rows as single writes, for stores that gain nothing by having them together."""
+    return [
+        Write(Address(table, scope, place, key), value, ANY, version)
+        for table, scope, place, values, version in rows
+        for key, value in values.items()
+    ]
 
 
 def after_prefix(prefix: bytes) -> bytes | None:

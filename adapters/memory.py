@@ -20,8 +20,10 @@ from adapters.contract import (
     Operation,
     Reader,
     Row,
+    Rows,
     Table,
     addresses,
+    row_writes,
 )
 from adapters.errors import Conflict, Unavailable, Unsupported
 from adapters.url import StoreUrl
@@ -41,7 +43,7 @@ CAPABILITIES = Capabilities(
 )
 
 
-class _Rows:
+class _ScopeRows:
     """The rows of one scope: values by key, and the keys in order."""
 
     __slots__ = ("keys", "values")
@@ -50,8 +52,8 @@ class _Rows:
         self.keys: list[bytes] = []
         self.values: dict[bytes, bytes] = {}
 
-    def copy(self) -> "_Rows":
-        twin = _Rows()
+    def copy(self) -> "_ScopeRows":
+        twin = _ScopeRows()
         twin.keys = self.keys.copy()
         twin.values = self.values.copy()
         return twin
@@ -82,7 +84,7 @@ class _View:
 
     def __init__(self, store: "MemoryStore") -> None:
         self._store = store
-        self.kept: dict[_Place, _Rows] = {}
+        self.kept: dict[_Place, _ScopeRows] = {}
 
     def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
         del deadline, settle  # nothing here waits
@@ -101,12 +103,12 @@ class _View:
         with self._store.lock:
             return self._rows((table, scope)).scan(keys, limit, reverse)
 
-    def _rows(self, place: _Place) -> _Rows:
+    def _rows(self, place: _Place) -> _ScopeRows:
         self._store.check()
         return self.kept.get(place) or self._store.scopes.get(place) or _NOTHING
 
 
-_NOTHING = _Rows()
+_NOTHING = _ScopeRows()
 
 
 class MemoryStore:
@@ -114,7 +116,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.scopes: defaultdict[_Place, _Rows] = defaultdict(_Rows)
+        self.scopes: defaultdict[_Place, _ScopeRows] = defaultdict(_ScopeRows)
         self._views: list[_View] = []
         self._live = _View(self)
         self._snapshots = threading.local()
@@ -140,8 +142,9 @@ class MemoryStore:
     ) -> list[Row]:
         return self._live.scan(table, scope, keys, limit=limit, reverse=reverse, deadline=deadline)
 
-    def write(self, operations: Sequence[Operation], *, deadline: float) -> None:
+    def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
         del deadline
+        operations = [*operations, *row_writes(rows)]
         if getattr(self._snapshots, "open", 0):
             raise Unsupported("a thread does not write inside its own snapshot: leave the snapshot first")
         with self.lock:

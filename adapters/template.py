@@ -25,6 +25,7 @@ from adapters.contract import (
     Operation,
     Reader,
     Row,
+    Rows,
     Table,
     addresses,
 )
@@ -80,8 +81,8 @@ class TemplateStore:
     ) -> list[Row]:
         raise NotImplementedError("let the database cut at `limit`; never fetch a scope to sort it here")
 
-    def write(self, operations: Sequence[Operation], *, deadline: float) -> None:
-        raise NotImplementedError("Conflict names the first operation, by position, that found something else")
+    def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
+        raise NotImplementedError("Conflict names the first operation, by position; row_writes(rows) takes rows apart")
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         raise Unsupported("template: this database has no snapshots")

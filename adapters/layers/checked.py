@@ -6,7 +6,7 @@ they are bugs and must look like it. All this runs on every call, so a batch is 
 is tested by one C function; what was wrong is found out only after a test has failed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from operator import attrgetter, gt, itemgetter, lt
@@ -24,9 +24,11 @@ from adapters.contract import (
     OrderedStore,
     Reader,
     Row,
+    Rows,
     Table,
     Write,
     addresses,
+    row_writes,
 )
 from adapters.errors import Corrupt, TooLarge
 
@@ -141,9 +143,17 @@ class CheckedStore(CheckedReader):
     def ensure_tables(self) -> None:
         self.inner.ensure_tables()
 
-    def write(self, operations: Sequence[Operation], *, deadline: float) -> None:
-        if not operations:
-            return
+    def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
+        if rows:
+            self._check_rows(operations, rows)
+        if operations:
+            self._check_operations(operations)
+        if self._counted:
+            self._check_size([*operations, *row_writes(rows)])
+        if operations or rows:
+            self.inner.write(operations, rows=rows, deadline=deadline)
+
+    def _check_operations(self, operations: Sequence[Operation]) -> None:
         if [*map(type, operations)].count(Write) == len(operations):
             addresses, values, expectations, versions = zip(*operations, strict=True)
         else:
@@ -152,11 +162,30 @@ class CheckedStore(CheckedReader):
         self._check_values(values)
         if expectations.count(ANY) != len(expectations) and not {*map(type, expectations)} <= _EXPECTATIONS:
             raise TypeError("an expectation is ANY, ABSENT or bytes")
-        if versions.count(None) != len(versions) and not self._limits.versioned_writes:
+        self._check_versions(versions)
+
+    def _check_versions(self, versions: Collection[int | None]) -> None:
+        if not self._limits.versioned_writes and any(version is not None for version in versions):
             raise ValueError("a version was given, but this store does not claim versioned_writes")
-        if self._counted:
-            self._check_size(addresses, values)
-        self.inner.write(operations, deadline=deadline)
+
+    def _check_rows(self, operations: Sequence[Operation], rows: Sequence[Rows]) -> None:
+        """Each address at most once: rows that share a scope with others of the batch are looked at one by one."""
+        for table, scope, place, values, version in rows:
+            if type(table) is not Table or type(scope) is not bytes or type(place) is not bytes or not values:
+                raise TypeError(f"not rows of a Table, a scope and a place: {table!r}, {scope!r:.100}, {place!r:.100}")
+            try:
+                _JOIN(values)
+            except TypeError:
+                raise _not_addresses(_row_addresses(rows)) from None
+            self._check_values(tuple(values.values()))
+            self._check_versions((version,))
+            if self._max_key is not None and len(scope) + max(map(len, values)) > self._max_key:
+                self._check_addresses(_row_addresses(rows))
+        scopes = [operation[0][:2] for operation in operations] + [each[:2] for each in rows]
+        if len({(id(table), scope) for table, scope in scopes}) != len(scopes):
+            _check_distinct((*(operation[0] for operation in operations), *_row_addresses(rows)))
+        if len({id(table) in _VOLATILE for table, _ in scopes}) > 1:
+            raise ValueError("volatile and other tables in one batch")
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         return _Snapshot(self.inner.snapshot(), self._limits)
@@ -201,12 +230,13 @@ class CheckedStore(CheckedReader):
             if longest > most:
                 raise TooLarge(f"a value of {longest} bytes; this store takes {most}")
 
-    def _check_size(self, addresses: tuple[Address, ...], values: tuple[bytes | None, ...]) -> None:
-        rows, most_rows = len(addresses), self._limits.max_batch
+    def _check_size(self, operations: Sequence[Operation]) -> None:
+        rows, most_rows = len(operations), self._limits.max_batch
         if most_rows is not None and rows > most_rows:
             raise TooLarge(f"a batch of {rows} operations; this store takes {most_rows}")
         most = self._limits.max_batch_bytes
-        size = sum(map(len, filter(None, values))) + sum(len(scope) + len(key) for _, scope, _, key in addresses)
+        size = sum(len(scope) + len(key) for (_, scope, _, key), *_ in operations)
+        size += sum(len(each.value or b"") for each in operations if isinstance(each, Write))
         if most is not None and size > most:
             raise TooLarge(f"a batch of {size} bytes of keys and values; this store takes {most}")
 
@@ -225,6 +255,10 @@ def _columns(operations: Sequence[Operation]) -> _Columns:
         tuple(map(_EXPECT, operations)),
         tuple(write.version for write in writes),
     )
+
+
+def _row_addresses(rows: Sequence[Rows]) -> tuple[Address, ...]:
+    return tuple(write.address for write in row_writes(rows))
 
 
 def _check_distinct(addresses: tuple[Address, ...]) -> None:

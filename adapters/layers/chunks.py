@@ -1,7 +1,7 @@
 """How long keys are cut, and the walk through one scope that holds pieces of them. The idea stands in longkeys.py."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 
 from adapters.contract import Address, KeyRange, Reader, Row, Table
@@ -37,7 +37,7 @@ class Sizes:
                 return False
         return True
 
-    def columns_fit(self, scopes: Sequence[bytes], keys: Sequence[bytes]) -> bool:
+    def columns_fit(self, scopes: Sequence[bytes], keys: Collection[bytes]) -> bool:
         return max(map(len, keys), default=0) < self.chunk and max(map(len, scopes), default=0) <= self.scope
 
     def simple(self, scope: bytes, keys: KeyRange) -> bool:

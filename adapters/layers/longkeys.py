@@ -32,9 +32,11 @@ from adapters.contract import (
     OrderedStore,
     Reader,
     Row,
+    Rows,
     Table,
     Write,
     addresses,
+    row_writes,
 )
 from adapters.errors import Conflict, Unavailable, Unsupported
 from adapters.layers.chunks import ID_BYTES, ROOT, Level, Sizes, below, checked_id, marker_of
@@ -251,13 +253,12 @@ class LongKeysStore:
                 table, scope, keys, limit=limit, reverse=reverse, deadline=deadline
             )
 
-    def write(self, operations: Sequence[Operation], *, deadline: float) -> None:
-        chunk, longest = self._sizes.chunk, self._sizes.scope
-        for operation in operations:
-            _, scope, _, key = operation[0]
-            if len(key) >= chunk or len(scope) > longest:
-                return self._write_long(operations, deadline)
-        return self.inner.write(operations, deadline=deadline)
+    def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
+        sizes = self._sizes
+        fit = all(sizes.columns_fit((scope,), values) for _, scope, _, values, _ in rows)
+        if fit and sizes.all_fit([operation[0] for operation in operations]):
+            return self.inner.write(operations, rows=rows, deadline=deadline)
+        return self._write_long([*operations, *row_writes(rows)], deadline)
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         return _Snapshot(self.inner.snapshot(), self._sizes)

@@ -8,13 +8,12 @@ Nothing is acknowledged before the commit that contains it.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import lmdb
 
-from adapters.contract import ABSENT, ANY, Check, Operation, Write
+from adapters.contract import ABSENT, ANY, Check, Operation, Rows
 from adapters.errors import Applied, Conflict, StoreError, Unavailable
 from adapters.lmdb.connection import Connection
 from adapters.lmdb.errors import translated
@@ -25,7 +24,7 @@ class Batch:
 
     __slots__ = ("checks", "deletes", "done", "failure", "leads", "puts", "wake")
 
-    def __init__(self, operations: Sequence[Operation]) -> None:
+    def __init__(self, operations: Sequence[Operation], rows: Sequence[Rows] = ()) -> None:
         self.checks: list[tuple[int, bytes, bytes | None]] = []  #: position, key, value that must be there
         self.puts: list[tuple[bytes, bytes]] = []
         self.deletes: list[bytes] = []
@@ -34,11 +33,10 @@ class Batch:
         self.leads = False
         self.wake: threading.Lock | None = None
         self._encode(operations)
+        for table, scope, _, values, _ in rows:
+            self._encode_rows(table._value_ + scope, values)
 
     def _encode(self, operations: Sequence[Operation]) -> None:
-        if Check not in map(type, operations):
-            self._encode_writes(cast(Sequence[Write], operations))
-            return
         puts = self.puts
         for index, operation in enumerate(operations):
             table, scope, _, key = operation[0]
@@ -54,21 +52,10 @@ class Batch:
             else:
                 puts.append((stored_key, value))
 
-    def _encode_writes(self, writes: Sequence[Write]) -> None:
-        """The same by comprehensions, for the batches that hold no Check: nearly all."""
-        keys = [table._value_ + scope + key for (table, scope, _, key), _, _, _ in writes]
-        _, values, expectations, _ = zip(*writes, strict=True)
-        if expectations.count(ANY) != len(writes):
-            self.checks = [
-                (index, keys[index], None if expect is ABSENT else expect)
-                for index, expect in enumerate(expectations)
-                if expect is not ANY
-            ]
-        if None in values:
-            self.puts = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
-            self.deletes = [key for key, value in zip(keys, values, strict=True) if value is None]
-        else:
-            self.puts = [*zip(keys, values, strict=True)]
+    def _encode_rows(self, prefix: bytes, values: Mapping[bytes, bytes | None]) -> None:
+        if None in values.values():
+            self.deletes += [prefix + key for key, value in values.items() if value is None]
+        self.puts += [(prefix + key, value) for key, value in values.items() if value is not None]
 
     def apply(self, txn: "lmdb.Transaction[bytes]") -> bool:
         """Whether it was applied; otherwise `failure` holds the Conflict and the transaction is as it was."""
@@ -108,9 +95,9 @@ class Committer:
         self._pending: deque[Batch] = deque()
         self._leading = False
 
-    def write(self, operations: Sequence[Operation], deadline: float) -> None:
+    def write(self, operations: Sequence[Operation], rows: Sequence[Rows], deadline: float) -> None:
         """Returns once committed. Raises Conflict, Unavailable (applied: UNKNOWN once a leader had taken it), ..."""
-        batch = Batch(operations)
+        batch = Batch(operations, rows)
         with self._mutex:
             leads = not self._leading
             if leads:

@@ -27,6 +27,7 @@ from adapters.contract import (
     Operation,
     Reader,
     Row,
+    Rows,
     Table,
     after_prefix,
 )
@@ -199,13 +200,14 @@ class LmdbStore:
                 slot.busy -= 1
             connection.recover(failure, deadline)
 
-    def write(self, operations: Sequence[Operation], *, deadline: float) -> None:
-        if not operations:
+    def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
+        if not operations and not rows:
             return
         if self.durable_connection.gate.threads.slot.busy:
             raise Unsupported("a thread does not write inside its own snapshot: leave the snapshot first")
-        volatile = operations[0][0][0]._value_[0] in _VOLATILE
-        (self.volatile_commits if volatile else self.durable_commits).write(operations, deadline)
+        table = operations[0][0][0] if operations else rows[0][0]
+        volatile = table._value_[0] in _VOLATILE
+        (self.volatile_commits if volatile else self.durable_commits).write(operations, rows, deadline)
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         return _Snapshot(self.durable_connection, self._volatile)

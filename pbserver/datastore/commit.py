@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from adapters.contract import ABSENT, Operation, OrderedStore, Write
+from adapters.contract import ABSENT, Operation, OrderedStore, Rows, Write
 from adapters.errors import Conflict
 from pbserver.datastore import entities
 from pbserver.datastore.entities import Entity
 from pbserver.datastore.errors import ConcurrentTransaction, DatastoreError, Timeout
 from pbserver.datastore.keys import Key
-from pbserver.datastore.tables import entity_address, head_address, index_writes
+from pbserver.datastore.tables import entity_address, head_address, index_changes
 
 
 class Mutation(NamedTuple):
@@ -47,9 +47,9 @@ def commit(store: OrderedStore, mutations: Iterable[Mutation], seen: Seen, *, de
     """
     by_key = {mutation.key: mutation for mutation in mutations}
     while True:
-        operations, slot = _prepare(store, by_key, seen, deadline)
+        operations, rows, slot = _prepare(store, by_key, seen, deadline)
         try:
-            store.write(operations, deadline=deadline)
+            store.write(operations, rows=rows, deadline=deadline)
         except Conflict:
             if time.monotonic() > deadline:
                 raise Timeout("the entity groups are contended; nothing was written") from None
@@ -60,7 +60,7 @@ def commit(store: OrderedStore, mutations: Iterable[Mutation], seen: Seen, *, de
 
 def _prepare(
     store: OrderedStore, by_key: Mapping[Key, Mutation], seen: Seen, deadline: float
-) -> tuple[list[Operation], int]:
+) -> tuple[list[Operation], list[Rows], int]:
     groups = list(dict.fromkeys([*(key.group for key in by_key), *seen]))
     found = store.read([*map(head_address, groups), *map(entity_address, by_key)], deadline=deadline)
     heads = dict(zip(groups, found, strict=False))
@@ -69,9 +69,11 @@ def _prepare(
     slot = max(time.time_ns() // 1_000_000, *(slot_of(head) + 1 for head in heads.values()))
     new_head = slot.to_bytes(8, "big")
     operations: list[Operation] = [Write(head_address(group), new_head, heads[group] or ABSENT) for group in groups]
+    rows: list[Rows] = []
     for mutation, stored in zip(by_key.values(), found[len(groups) :], strict=True):
-        operations += _entity_writes(mutation, stored, slot)
-    return operations, slot
+        operations += _entity_write(mutation, stored, slot)
+        rows += _index_changes(mutation, stored)
+    return operations, rows, slot
 
 
 def slot_of(head: bytes | None) -> int:
@@ -79,14 +81,16 @@ def slot_of(head: bytes | None) -> int:
     return int.from_bytes(head[:8], "big") if head else 0
 
 
-def _entity_writes(mutation: Mutation, stored: bytes | None, slot: int) -> list[Write]:
+def _entity_write(mutation: Mutation, stored: bytes | None, slot: int) -> list[Operation]:
     key, entity, insert = mutation
     if insert and stored is not None:
         raise IdInUse(key)
-    old = entities.stored_rows(key, stored) if stored is not None else {}
     if entity is None:
-        return [Write(entity_address(key), None), *index_writes(key, old, {})] if stored is not None else []
-    return [
-        Write(entity_address(key), entities.frame(entity.data, slot)),
-        *index_writes(key, old, entity.rows),
-    ]
+        return [Write(entity_address(key), None)] if stored is not None else []
+    return [Write(entity_address(key), entities.frame(entity.data, slot))]
+
+
+def _index_changes(mutation: Mutation, stored: bytes | None) -> list[Rows]:
+    key, entity, _ = mutation
+    old = entities.stored_rows(key, stored) if stored is not None else {}
+    return index_changes(key, old, entity.rows if entity is not None else {})

@@ -11,11 +11,9 @@ The value of an index row says where its path begins: 2 bytes length of the path
 element, 1 byte 0x01 when the entity has several values of the property. So a row leads to its entity by two slices.
 """
 
-from functools import partial
-from itertools import repeat
 from struct import Struct
 
-from adapters.contract import ANY, Address, Table, Write
+from adapters.contract import Address, Rows, Table
 from pbserver.datastore.encoding import text
 from pbserver.datastore.errors import Internal
 from pbserver.datastore.keys import Key
@@ -26,8 +24,6 @@ PROPERTY_ROW = b"\x02"
 _HEAD = b"\x00"
 _ENTITY = b"\x01"
 _VALUE = Struct(">HHB")
-_new_address = partial(tuple.__new__, Address)  # in C: thousands of these are made for one answer
-_new_write = partial(tuple.__new__, Write)
 
 META_SCOPE = b"pbserver\x00"
 
@@ -86,21 +82,17 @@ def row_key(partition: bytes, row: bytes, value: bytes, kind: bytes) -> Key:
     return Key(partition, row_path(row, value), value[2] << 8 | value[3], kind)
 
 
-def index_writes(key: Key, old: dict[bytes, bytes], new: dict[bytes, bytes]) -> list[Write]:
+def index_changes(key: Key, old: dict[bytes, bytes], new: dict[bytes, bytes]) -> list[Rows]:
     """What turns an entity's index rows `old` into `new`; rows that stay are not written."""
-    changed: dict[bytes, bytes | None] = {}
+    changed: dict[bytes, bytes | None] = {**new}
     if old:
-        changed.update((row, value) for row, value in new.items() if old.get(row) != value)
+        changed = {row: value for row, value in new.items() if old.get(row) != value}
         changed.update(dict.fromkeys(old.keys() - new.keys()))
-    else:
-        changed.update(new)
-    scope = key.partition + key.kind
-    addresses = map(_new_address, zip(repeat(Table.INDEXES), repeat(scope), repeat(key.path), changed))
-    writes = [*map(_new_write, zip(addresses, changed.values(), repeat(ANY), repeat(None)))]
+    rows = [Rows(Table.INDEXES, key.partition + key.kind, key.path, changed)] if changed else []
     if bool(old) != bool(new):
-        kindless = Address(Table.KINDLESS, key.partition, key.path, key.path)
-        writes.append(Write(kindless, row_value(key, repeated=False) if new else None))
-    return writes
+        kindless = {key.path: row_value(key, repeated=False) if new else None}
+        rows.append(Rows(Table.KINDLESS, key.partition, key.path, kindless))
+    return rows
 
 
 def counter_address(partition: bytes, name: bytes) -> Address:

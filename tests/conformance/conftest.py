@@ -13,7 +13,19 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from adapters.build import open_store, with_layers
-from adapters.contract import Address, Capabilities, KeyRange, Operation, OrderedStore, Reader, Row, Table, addresses
+from adapters.contract import (
+    Address,
+    Capabilities,
+    KeyRange,
+    Operation,
+    OrderedStore,
+    Reader,
+    Row,
+    Rows,
+    Table,
+    addresses,
+    row_writes,
+)
 from adapters.errors import TooLarge
 from adapters.layers.checked import CheckedStore
 from adapters.memory import MemoryStore
@@ -62,10 +74,10 @@ class ShortKeys:
         self._check(scope, keys.stop or b"")
         return self._inner.scan(table, scope, keys, limit=limit, reverse=reverse, deadline=deadline)
 
-    def write(self, operations: Sequence[Operation], *, deadline: float) -> None:
-        for operation in operations:
+    def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
+        for operation in [*operations, *row_writes(rows)]:
             self._check(operation.address.scope, operation.address.key)
-        self._inner.write(operations, deadline=deadline)
+        self._inner.write(operations, rows=rows, deadline=deadline)
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         return self._inner.snapshot()

@@ -64,12 +64,15 @@ def test_rows_lead_to_their_entity() -> None:
 
 def test_only_changed_rows_are_written() -> None:
     old, new = entity(AT, p=1, q=2), entity(AT, p=1, q=3)
-    writes = tables.index_writes(old.key, old.rows, new.rows)
-    assert [(write.address.key in new.rows, write.value is None) for write in writes] == [(True, False), (False, True)]
-    assert len(tables.index_writes(old.key, {}, new.rows)) == len(new.rows) + 1  # and its kindless row
-    gone = tables.index_writes(old.key, old.rows, {})
-    assert {write.value for write in gone} == {None}
-    assert len(gone) == len(old.rows) + 1
+    (changed,) = tables.index_changes(old.key, old.rows, new.rows)
+    assert [(row in new.rows, value is None) for row, value in changed.values.items()] == [(True, False), (False, True)]
+    assert tables.index_changes(old.key, old.rows, old.rows) == []
+    made, kindless = tables.index_changes(old.key, {}, new.rows)
+    assert made.values == new.rows
+    assert (kindless.table, list(kindless.values)) == (Table.KINDLESS, [old.key.path])
+    gone, kindless = tables.index_changes(old.key, old.rows, {})
+    assert {*gone.values.values(), *kindless.values.values()} == {None}
+    assert gone.values.keys() == old.rows.keys()
 
 
 def with_property(**fields: Any) -> EntityProto:

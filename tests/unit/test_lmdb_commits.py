@@ -65,7 +65,7 @@ def committer(connection: FakeConnection) -> Committer:
 
 def write(committer: Committer, number: int, seconds: float = 30) -> None:
     address = Address(Table.META, b"s", b"", b"%d" % number)
-    committer.write([Write(address, b"v")], time.monotonic() + seconds)
+    committer.write([Write(address, b"v")], (), time.monotonic() + seconds)
 
 
 def until(condition: Callable[[], bool]) -> None:
