@@ -181,10 +181,11 @@ class CheckedStore(CheckedReader):
             self._check_versions((version,))
             if self._max_key is not None and len(scope) + max(map(len, values)) > self._max_key:
                 self._check_addresses(_row_addresses(rows))
-        scopes = [operation[0][:2] for operation in operations] + [each[:2] for each in rows]
-        if len({(id(table), scope) for table, scope in scopes}) != len(scopes):
+        taken = {(id(address[0]), address[1]) for address, *_ in operations}
+        scopes = [(id(each[0]), each[1]) for each in rows]
+        if len({*scopes}) != len(scopes) or not taken.isdisjoint(scopes):
             _check_distinct((*(operation[0] for operation in operations), *_row_addresses(rows)))
-        if len({id(table) in _VOLATILE for table, _ in scopes}) > 1:
+        if len({table in _VOLATILE for table, _ in (*taken, *scopes)}) > 1:
             raise ValueError("volatile and other tables in one batch")
 
     def snapshot(self) -> AbstractContextManager[Reader]:

@@ -155,9 +155,19 @@ def frame(data: bytes, version: int) -> bytes:
 
 def padded(number: int) -> bytes:
     """A varint of always nine bytes, so that it can be cut off a stored value without looking for it."""
-    out = bytearray(number >> shift & 0x7F | 0x80 for shift in range(0, 63, 7))
-    out[-1] &= 0x7F
-    return bytes(out)
+    return bytes(
+        (
+            number & 0x7F | 0x80,
+            number >> 7 & 0x7F | 0x80,
+            number >> 14 & 0x7F | 0x80,
+            number >> 21 & 0x7F | 0x80,
+            number >> 28 & 0x7F | 0x80,
+            number >> 35 & 0x7F | 0x80,
+            number >> 42 & 0x7F | 0x80,
+            number >> 49 & 0x7F | 0x80,
+            number >> 56 & 0x7F,
+        )
+    )
 
 
 def version_bytes(stored: bytes) -> bytes:
