@@ -156,6 +156,7 @@ def test_a_worker_killed_under_load_is_replaced_and_clients_reconnect(lmdb_argum
             client.start()
         try:
             for _ in range(3):
+                wait_until(lambda: len(server.workers()) == 2, "two workers")
                 before = server.workers()
                 wait_until(lambda: min(answered) > 20, "answers to every client")
                 os.kill(before[0], signal.SIGKILL)
@@ -167,7 +168,10 @@ def test_a_worker_killed_under_load_is_replaced_and_clients_reconnect(lmdb_argum
             stop.set()
             for client in clients:
                 client.join(PATIENCE)
-        assert b"pbserver_worker_restarts_total 3.0" in server.get("/metrics", port=server.admin_port)[1]
+        wait_until(
+            lambda: b"pbserver_worker_restarts_total 3.0" in server.get("/metrics", port=server.admin_port)[1],
+            "three restarts in the metrics",
+        )
 
 
 def test_the_admin_process_is_replaced_too(lmdb_arguments: list[str]) -> None:
