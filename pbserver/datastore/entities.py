@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from pbserver.datastore import tables, values
 from pbserver.datastore.encoding import END, read_varint, text, varint
 from pbserver.datastore.errors import BadRequest, Internal
-from pbserver.datastore.keys import Key, check_utf8
+from pbserver.datastore.keys import Key, check_utf8, to_reference
 from protos.entity_pb2 import EntityProto, Property, PropertyValue
 
 MAX_ENTITY_BYTES = 1_048_572
@@ -151,6 +151,18 @@ def _check_raw(prop: Property) -> None:
 def frame(data: bytes, version: int) -> bytes:
     """The stored value of an entity."""
     return b"".join((b"\x12", varint(len(data)), data, b"\x58", padded(version)))
+
+
+def projected_frame(partition: bytes, path: bytes, projected: list[tuple[bytes, bytes]]) -> bytes:
+    """A result of a projection query: `QueryResult.result` with the key and encoded index values by name."""
+    proto = EntityProto(key=to_reference(partition, path))
+    proto.entity_group.SetInParent()
+    for name, value in projected:
+        prop = proto.property.add(name=name, meaning=Property.INDEX_VALUE, multiple=False)
+        prop.value.SetInParent()
+        values.decode(value, 0, prop.value)
+    data = proto.SerializeToString()
+    return b"\x12" + varint(len(data)) + data
 
 
 def padded(number: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from adapters.contract import Reader, Row, Table
 from pbserver.datastore import entities, keys, tables, values
 from pbserver.datastore.errors import Internal, NeedIndex
-from pbserver.datastore.matching import Matcher
+from pbserver.datastore.matching import Item, Matcher
 from pbserver.datastore.planner import Plan, start_place
 from pbserver.datastore.queries import Position
 from pbserver.datastore.ranges import Place
@@ -124,6 +124,9 @@ class Execution:
     def _fill(self, batch: Batch, stored: list[bytes] | None) -> None:
         """Sets the frames; cuts the batch behind the result that passes the byte limit."""
         query = self._plan.query
+        if query.projection:
+            batch.frames = [self._projected(row) for row, _ in batch.rows]
+            return
         if query.keys_only:
             batch.frames = [
                 keys.keys_only_frame(query.partition, tables.row_path(row, value)) for row, value in batch.rows
@@ -136,6 +139,14 @@ class Execution:
         if len(batch.frames) < len(batch.rows):
             del batch.rows[len(batch.frames) :]
             batch.more = True
+
+    def _projected(self, row: bytes) -> bytes:
+        """The result that an index row holds; no entity is read."""
+        query = self._plan.query
+        place = position(self._plan, row, before=False)
+        named = dict(zip(query.ordered_names, place.values, strict=True))
+        projected = [(name, named[name]) for name in query.projection]
+        return entities.projected_frame(query.partition, place.path, projected)
 
     def _fetch(self, rows: list[Row]) -> list[bytes]:
         """Entities of `rows`, in two steps where there are many, so that large ones are not read for nothing."""
@@ -264,11 +275,12 @@ class SortedStream:
         return Page(rows, None)
 
     def _sort(self) -> list[Row]:
-        found: dict[bytes, tuple[tuple[bytes, ...], bytes]] = {}
+        seen: set[bytes] = set()
+        found: list[tuple[Item, bytes]] = []
         after = None
         while True:
             rows = self._plan.source.rows(self._reader, after, _PAGE, self._deadline)
-            self._collect([row for row in rows if tables.row_path(*row) not in found], found)
+            self._collect([row for row in rows if tables.row_path(*row) not in seen], seen, found)
             if len(found) > self._most:
                 raise NeedIndex(
                     f"the query needs a composite index: more than {self._most} entities would have to be sorted"
@@ -276,15 +288,22 @@ class SortedStream:
             if len(rows) < _PAGE:
                 break
             after = Place(rows[-1][0])
-        ordered = self._matcher.sort((place, path) for path, (place, _) in found.items())
-        return [(b"".join(place) + path, found[path][1]) for place, path in ordered]
+        shapes = {item[1]: shape for item, shape in found}
+        return [(b"".join(place) + path, shapes[path]) for place, path in self._matcher.sort(item for item, _ in found)]
 
-    def _collect(self, rows: list[Row], found: dict[bytes, tuple[tuple[bytes, ...], bytes]]) -> None:
+    def _collect(self, rows: list[Row], seen: set[bytes], found: list[tuple[Item, bytes]]) -> None:
+        """Adds the items of entities not seen before, each with the value of the row that led to it."""
+        every = bool(self._plan.query.projection)
         for row, data in zip(rows, fetch(self._reader, self._plan, rows, self._deadline), strict=True):
             path = tables.row_path(*row)
+            if path in seen:
+                continue
+            seen.add(path)
             proto = entities.parse(data)
-            if self._matcher.matches(path, proto):
-                found[path] = (self._matcher.order_values(proto), row[1])
+            if not self._matcher.matches(path, proto):
+                continue
+            places = self._matcher.all_values(proto) if every else [self._matcher.order_values(proto)]
+            found += (((place, path), row[1]) for place in places)
 
 
 def position(plan: Plan, row: bytes, *, before: bool) -> Position:

@@ -1,6 +1,7 @@
 """Tests and orders entities by a query's own terms, where no scan does it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import product
 
 from pbserver.datastore import entities
 from pbserver.datastore.planner import Bounds, key_bounds, value_bounds
@@ -21,6 +22,9 @@ class Matcher:
         ]
         self._orders = query.orders
         self._names = query.ordered_names
+        self._places = [  # what each order compares
+            _path_of if order.name == KEY_NAME else _value_at(self._names.index(order.name)) for order in query.orders
+        ]
         self._compared = query.inequality if query.inequality != KEY_NAME else None
         self._bounds = Bounds(b"", None) if self._compared is None else value_bounds(query, self._compared)
 
@@ -49,17 +53,42 @@ class Matcher:
             chosen.append(max(candidates) if descending else min(candidates))
         return tuple(chosen)
 
+    def all_values(self, proto: EntityProto) -> list[tuple[bytes, ...]]:
+        """Every combination of values that an index of the ordered properties has a row for, and that matches."""
+        found = entities.property_values(proto)
+        columns = []
+        for name in self._names:
+            column = dict.fromkeys(found[name])
+            wanted = [value for other, value in self._equal if other == name]
+            columns.append(
+                [
+                    value
+                    for value in column
+                    if (name != self._compared or self._bounds.contains(value))
+                    and all(value == each for each in wanted)
+                ]
+            )
+        return [*product(*columns)]
+
     def sort(self, items: Iterable[Item]) -> list[Item]:
         """Items in the query's order."""
-        ordered = sorted(items, key=lambda item: item[1], reverse=self._orders[-1].descending)
-        for index in reversed(range(len(self._names))):
-            ordered.sort(key=lambda item: item[0][index], reverse=self._orders[index].descending)
+        ordered = list(items)
+        for place, order in reversed([*zip(self._places, self._orders, strict=True)]):
+            ordered.sort(key=place, reverse=order.descending)
         return ordered
 
     def is_behind(self, item: Position, cursor: Position) -> bool:
         """Whether the result at `item` comes behind the cursor."""
-        pairs = zip((*item.values, item.path), (*cursor.values, cursor.path), self._orders, strict=True)
-        for mine, other, order in pairs:
+        for place, order in zip(self._places, self._orders, strict=True):
+            mine, other = place((item.values, item.path)), place((cursor.values, cursor.path))
             if mine != other:
                 return (mine > other) != order.descending
         return cursor.before
+
+
+def _path_of(item: Item) -> bytes:
+    return item[1]
+
+
+def _value_at(index: int) -> Callable[[Item], bytes]:
+    return lambda item: item[0][index]

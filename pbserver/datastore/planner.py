@@ -5,7 +5,7 @@ compared or ordered; equality of one property, with ancestor or key range. Every
 those scans, checks each entity, and sorts in memory where the scan's order is not the query's.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from adapters.contract import KeyRange, Table, after_prefix
@@ -50,6 +50,8 @@ def plan(query: Query) -> Plan:
     """The plan for a normalized query."""
     names = {each.name for each in query.filters} | {order.name for order in query.orders}
     names.discard(KEY_NAME)
+    if query.projection:
+        return _projection(query, names)
     equalities = [each for each in query.filters if each.op is Op.EQUAL and each.name != KEY_NAME]
     if not names:
         return _key_scan(query)
@@ -60,9 +62,19 @@ def plan(query: Query) -> Plan:
     return _checked_scan(query, equalities)
 
 
+def _projection(query: Query, names: set[bytes]) -> Plan:
+    """Of one property, its index holds all there is to say; of several, their entities' values are combined."""
+    equalities = [each for each in query.filters if each.op is Op.EQUAL and each.name != KEY_NAME]
+    if len(names) == 1 and query.ancestor is None and _fits_value_order(query):
+        return replace(_value_scan(query, names.pop()), distinct_in=None)
+    if equalities:
+        return _equality_scan(query, equalities[0], check=True, sort=True)
+    return _key_scan(query, check=True, sort=True)
+
+
 def _fits_value_order(query: Query) -> bool:
     """Whether orders are (value, key) as one scan gives them, and no filter is on the key."""
-    if any(each.name == KEY_NAME for each in query.filters):
+    if any(each.name == KEY_NAME for each in query.filters) or len(query.orders) != 2:
         return False
     value, key = query.orders
     return not key.descending or value.descending

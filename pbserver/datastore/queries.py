@@ -51,7 +51,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """`orders` always ends with `__key__`. `kind` is encoded (keys.encode_kind)."""
+    """`orders` always ends with `__key__`; in a projection it may stand earlier as well. `kind`: keys.encode_kind."""
 
     partition: bytes
     kind: bytes | None
@@ -59,6 +59,7 @@ class Query:
     filters: tuple[Filter, ...]
     orders: tuple[Order, ...]
     keys_only: bool = False
+    projection: tuple[bytes, ...] = ()  #: not empty: results are these properties' index values, one per combination
     start: Position | None = None
     end: Position | None = None
 
@@ -74,14 +75,24 @@ class Query:
 
 
 def normalize(query: Query) -> Query:
-    """Drops orders that cannot matter and adds the implicit ones. Raises BadRequest for an illegal query."""
+    """Drops orders that cannot matter and adds the implicit ones. Raises BadRequest for an illegal query.
+
+    Projected properties are ordered by too, after the others and by name: their results come from an index of them.
+    """
     orders = _useful_orders(query.filters, query.orders)
     _check(query, orders)
     if not orders and query.inequality is not None:
         orders = [Order(query.inequality, descending=False)]
+    if query.projection:
+        _add_projected(query, orders)
     if not orders or orders[-1].name != KEY_NAME:
         orders.append(Order(KEY_NAME, descending=False))
     return replace(query, orders=tuple(orders), filters=tuple(dict.fromkeys(query.filters)))
+
+
+def _add_projected(query: Query, orders: list[Order]) -> None:
+    ordered = {order.name for order in orders}
+    orders += [Order(name, descending=False) for name in sorted(query.projection) if name not in ordered]
 
 
 def _useful_orders(filters: Sequence[Filter], orders: Sequence[Order]) -> list[Order]:
@@ -117,6 +128,23 @@ def _check(query: Query, orders: Sequence[Order]) -> None:
         )
     if query.kind is None:
         _check_kindless(query, orders)
+    if query.projection:
+        _check_projection(query)
+
+
+def _check_projection(query: Query) -> None:
+    if query.keys_only:
+        raise BadRequest("projection and keys_only cannot both be set")
+    for name in query.projection:
+        if name.startswith(b"__") and name.endswith(b"__"):
+            shown = name.decode(errors="replace")
+            raise BadRequest(f"projections are not supported for the property: {shown}")
+        if any(each.name == name and each.op is Op.EQUAL for each in query.filters):
+            raise BadRequest("cannot use projection on a property with an equality filter")
+    if len(set(query.projection)) != len(query.projection):
+        raise BadRequest("cannot project a property multiple times")
+    if query.kind is None:
+        raise BadRequest("kind is required for all orders except __key__ ascending")
 
 
 def _check_kindless(query: Query, orders: Sequence[Order]) -> None:

@@ -43,6 +43,8 @@ class Match:
             assert mine.code == CONCURRENT or "many entity groups" in mine.detail, f"{method} {request}\n{other.detail}"
             self._give_up(request.transaction)
             return mine, mine
+        if other.detail == "datastore dev stub produced bad result":
+            return mine, mine  # Accepted: the referee gives up on projections ordered by __key__ first.
         assert mine.code == other.code, (
             f"{method} {request}\nours {mine.code} {mine.detail}\nreferee {other.code} {other.detail}"
         )
@@ -100,7 +102,7 @@ class Match:
             request, theirs = self.in_transaction(query)
         mine, other = self.both("RunQuery", request, theirs)
         for _ in range(6):
-            if mine.code:
+            if mine.code or mine is other:
                 return
             self._compare(query, mine.answer, other.answer)
             if not mine.answer.more_results:
@@ -115,6 +117,8 @@ class Match:
             mine, other = self.both("Next", next_one, next_theirs)
 
     def _compare(self, query: Any, mine: Any, other: Any) -> None:
+        for each in (*mine.result, *other.result) if query.property_name else ():
+            each.property.sort(key=lambda prop: prop.name)  # accepted: a row's properties have no order of their own
         found = [_shape(each) for each in mine.result]
         expected = [_shape(each) for each in other.result]
         assert found == expected, f"{query}\nours {found}\nreferee {expected}"

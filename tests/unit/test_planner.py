@@ -1,11 +1,13 @@
 """From queries to scans: what is read, in which order, and what is left to check."""
 
+from dataclasses import replace
+
 import pytest
 
 from adapters.contract import Table
 from pbserver.datastore.errors import BadRequest
 from pbserver.datastore.planner import plan
-from pbserver.datastore.queries import Op, Order
+from pbserver.datastore.queries import Op, Order, Query, normalize
 from pbserver.datastore.ranges import Ascending, Descending, ValueDescending
 from tests.unit.building import key, query
 
@@ -39,6 +41,37 @@ def test_the_scan_answers_alone(asked: object, source: type) -> None:
     assert type(planned.source) is source
     assert not planned.check
     assert not planned.sort
+
+
+def projecting(names: list[bytes], **asked: object) -> Query:
+    made = query(**asked)  # type: ignore[arg-type]
+    own = tuple(order for order in made.orders[:-1])
+    return normalize(replace(made, orders=own, projection=tuple(names)))
+
+
+def test_a_projection_of_one_property_reads_its_index_only() -> None:
+    planned = plan(projecting([b"p"], filters=[(b"p", Op.GREATER, 1)]))
+    assert type(planned.source) is Ascending
+    assert (planned.check, planned.sort, planned.distinct_in) == (False, False, None)
+
+
+def test_a_projection_is_ordered_by_what_it_projects() -> None:
+    asked = projecting([b"q", b"p", b"r"], orders=[(b"r", DOWN)])
+    assert asked.orders == (Order(b"r", DOWN), Order(b"p", UP), Order(b"q", UP), Order(b"__key__", UP))
+    assert plan(asked).sort
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "message"),
+    [
+        ([b"p", b"p"], {}, "multiple times"),
+        ([b"__x__"], {}, "not supported for the property: __x__"),
+        ([b"p"], {"filters": [(b"p", Op.EQUAL, 1)]}, "equality filter"),
+    ],
+)
+def test_an_illegal_projection_is_refused(names: list[bytes], asked: dict[str, object], message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
+        projecting(names, **asked)
 
 
 CHECKED = [

@@ -25,6 +25,7 @@ def to_query(message: v3.Query) -> Query:
             filters=tuple(_to_filter(each, message) for each in message.filter),
             orders=tuple(Order(each.property, each.direction == v3.Query.Order.DESCENDING) for each in message.order),
             keys_only=message.keys_only,
+            projection=tuple(message.property_name),
         )
     )
     return replace(
@@ -35,8 +36,6 @@ def to_query(message: v3.Query) -> Query:
 
 
 def _check_supported(message: v3.Query) -> None:
-    if message.property_name:
-        raise BadRequest("projection queries are not supported yet")
     if message.group_by_property_name or message.distinct:
         raise BadRequest("distinct (group by) queries are not supported yet")
     if message.kind in _METADATA_KINDS:
