@@ -88,9 +88,11 @@ class World:
             self._add_filter(query, "__key__", self.random.choice(OPERATORS))
         if self.random.random() < 0.2:
             query.keys_only = True
-        ordered_by_key = any(order.property == "__key__" for order in query.order[:-1])
-        if not kindless and not ordered_by_key and self.random.random() < 0.25:
-            # Accepted: for orders behind __key__ the referee forgets that a projected property must be there.
+        orders_end = any(order.property == "__key__" for order in query.order[:-1]) or any(
+            each.op == Filter.EQUAL and each.property[0].name == "__key__" for each in query.filter
+        )
+        if not kindless and not orders_end and self.random.random() < 0.25:
+            # Accepted: of an order that the key makes senseless the referee forgets that its property must be there.
             query.property_name.extend(self.random.sample(PROPERTIES, self.random.choice([1, 1, 2, 3])))
         if self.random.random() < 0.4:
             query.limit = self.random.choice([0, 1, 2, 5, 50])
