@@ -10,7 +10,7 @@ from typing import Protocol
 import structlog
 from google.protobuf.message import DecodeError
 
-from adapters.contract import OrderedStore
+from adapters.contract import Durable, OrderedStore
 from adapters.errors import Applied, Conflict, Corrupt, StoreError, TooLarge, Unavailable, Unsupported
 from pbserver import __version__, wire
 from pbserver.datastore.core import Bounds, Datastore
@@ -23,7 +23,7 @@ from pbserver.datastore.errors import (
     Timeout,
 )
 from pbserver.frontends.exchange import Answer, Request
-from pbserver.handlers.v3 import HANDLERS, Call
+from pbserver.handlers.v3 import HANDLERS, WRITES, Call
 from pbserver.settings import Settings
 from pbserver.wire import RpcError
 from protos.datastore_v3_pb2 import Error
@@ -55,8 +55,9 @@ _EXPECTED = (*_APPLICATION_CODES, *_RPC_CODES)
 CALLS = [*(name.decode() for name in HANDLERS), "unknown"]
 OUTCOMES = [OK, *(error.__name__ for error in _EXPECTED), "CallNotFound", "TooLargeRequest", "Bug"]
 
-#: A call that usually takes longer lets another thread take the next requests meanwhile.
-_LONG_SECONDS = 0.0003
+#: A call that usually takes longer lets another thread take the next requests meanwhile. Above what a put costs when
+#: threads contend for it, or contention would keep itself alive.
+_LONG_SECONDS = 0.0005
 _NEWEST_SHARE = 0.1
 
 _SWEEP_SECONDS = 60.0
@@ -83,6 +84,8 @@ class Application:
         self._observe = metrics.observe
         self._calls = {name: (index, handler) for index, (name, handler) in enumerate(HANDLERS.items())}
         self._unknown = len(HANDLERS)
+        waits = store.capabilities.durable is not Durable.MEMORY
+        self._synced = {self._calls[name][0] for name in WRITES} if waits else set()
         self._usual_seconds = [0.0] * len(CALLS)  # a moving average of each call's time; threads may lose an update
         self._outcomes = {name: index for index, name in enumerate(OUTCOMES)}
         self._closing = threading.Event()
@@ -132,7 +135,7 @@ class Application:
                 outcome = "CallNotFound"
                 return Answer(200, _not_found(envelope.service_name, envelope.method))
             call_index, handler = found
-            if self._usual_seconds[call_index] > _LONG_SECONDS:
+            if self._usual_seconds[call_index] > _LONG_SECONDS or call_index in self._synced:
                 request.hand_over()
             call = Call(self._datastore, self._deadline(request), _claimed_app(request))
             return Answer(200, wire.reply(handler(call, envelope.request)))

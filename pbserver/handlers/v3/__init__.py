@@ -28,4 +28,7 @@ HANDLERS: dict[bytes, Handler] = {
     b"Count": queries.count,
 }
 
-__all__ = ["HANDLERS", "Call", "Handler"]
+#: The calls that are answered only once the store has made something durable.
+WRITES = frozenset((b"Put", b"Delete", b"Commit", b"AllocateIds"))
+
+__all__ = ["HANDLERS", "WRITES", "Call", "Handler"]
