@@ -7,7 +7,7 @@ spelling out begin and abort costs as much again as the read.
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from operator import itemgetter
@@ -252,29 +252,17 @@ def _scan(txn: Transaction, prefix: bytes, keys: KeyRange, limit: int, reverse: 
 
 def _ascending(txn: Transaction, low: bytes, high: bytes, limit: int) -> list[Row]:
     cursor = txn.cursor()
-    if not cursor.set_range(low):
-        return []
-    source = cursor.iternext()
-    wanted = FIRST_ROWS
-    rows: list[Row] = []
-    while len(rows) < limit:
-        before = len(rows)
-        rows += islice(source, min(wanted, limit - before))
-        if len(rows) == before:
-            break
-        if rows[-1][0] >= high:
-            del rows[bisect_left(rows, True, key=lambda row: row[0] >= high) :]
-            break
-        wanted *= 2
-    return rows
+    return _walk(cursor.iternext(), limit, lambda key: key >= high) if cursor.set_range(low) else []
 
 
 def _descending(txn: Transaction, low: bytes, high: bytes, limit: int) -> list[Row]:
     cursor = txn.cursor()
     found = cursor.prev() if cursor.set_range(high) else cursor.last()
-    if not found:
-        return []
-    source = cursor.iterprev()
+    return _walk(cursor.iterprev(), limit, lambda key: key < low) if found else []
+
+
+def _walk(source: Iterator[Row], limit: int, past: Callable[[bytes], bool]) -> list[Row]:
+    """Up to `limit` rows before the first whose key is `past` the range; `past` is asked once for many rows."""
     wanted = FIRST_ROWS
     rows: list[Row] = []
     while len(rows) < limit:
@@ -282,8 +270,8 @@ def _descending(txn: Transaction, low: bytes, high: bytes, limit: int) -> list[R
         rows += islice(source, min(wanted, limit - before))
         if len(rows) == before:
             break
-        if rows[-1][0] < low:
-            del rows[bisect_left(rows, True, key=lambda row: row[0] < low) :]
+        if past(rows[-1][0]):
+            del rows[bisect_left(rows, True, key=lambda row: past(row[0])) :]
             break
         wanted *= 2
     return rows
