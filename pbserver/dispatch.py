@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from adapters.contract import Durable, OrderedStore
 from adapters.errors import Applied, Conflict, Corrupt, StoreError, TooLarge, Unavailable, Unsupported
 from pbserver import __version__, wire
-from pbserver.datastore.core import Bounds, Datastore
+from pbserver.datastore.core import Datastore
 from pbserver.datastore.errors import (
     BadRequest,
     ConcurrentTransaction,
@@ -22,6 +22,7 @@ from pbserver.datastore.errors import (
     NeedIndex,
     Timeout,
 )
+from pbserver.datastore.execute import Limits
 from pbserver.frontends.exchange import Answer, Request
 from pbserver.handlers.v3 import HANDLERS, WRITES, Call
 from pbserver.settings import Settings
@@ -72,14 +73,14 @@ class Application:
     """What one worker does with its requests. Thread-safe."""
 
     def __init__(self, settings: Settings, store: OrderedStore, metrics: Metrics, worker_index: int) -> None:
-        bounds = Bounds(
-            batch_results=settings.datastore.batch_results,
-            batch_bytes=settings.datastore.batch_bytes,
-            sort_results=settings.datastore.sort_results,
+        limits = Limits(
+            results=settings.datastore.batch_results,
+            result_bytes=settings.datastore.batch_bytes,
+            sorted_results=settings.datastore.sort_results,
         )
         self._default_seconds = settings.datastore.default_deadline_seconds
         self._most_seconds = settings.datastore.max_deadline_seconds
-        self._datastore = Datastore(store, bounds=bounds, testing=settings.testing)
+        self._datastore = Datastore(store, limits=limits, testing=settings.testing)
         self._datastore.prepare(deadline=time.monotonic() + _PREPARE_SECONDS)
         self._observe = metrics.observe
         self._calls = {name: (index, handler) for index, (name, handler) in enumerate(HANDLERS.items())}

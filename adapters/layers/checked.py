@@ -145,7 +145,7 @@ class CheckedStore(CheckedReader):
 
     def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
         if rows:
-            self._check_rows(operations, rows)
+            self._check_bulk(operations, rows)
         if operations:
             self._check_operations(operations)
         if self._counted:
@@ -168,7 +168,7 @@ class CheckedStore(CheckedReader):
         if not self._limits.versioned_writes and any(version is not None for version in versions):
             raise ValueError("a version was given, but this store does not claim versioned_writes")
 
-    def _check_rows(self, operations: Sequence[Operation], rows: Sequence[Rows]) -> None:
+    def _check_bulk(self, operations: Sequence[Operation], rows: Sequence[Rows]) -> None:
         """Each address at most once: rows that share a scope with others of the batch are looked at one by one."""
         for table, scope, place, values, version in rows:
             if type(table) is not Table or type(scope) is not bytes or type(place) is not bytes or not values:

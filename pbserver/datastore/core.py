@@ -1,14 +1,14 @@
 """The Datastore's calls, in terms of keys, entities and queries; handlers put them into messages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 
-from adapters.contract import ABSENT, OrderedStore, Write
+from adapters.contract import ABSENT, OrderedStore, Reader, Write
 from adapters.errors import Conflict, Corrupt
 from pbserver.datastore import ids
 from pbserver.datastore.commit import Mutation, commit
 from pbserver.datastore.errors import BadRequest
-from pbserver.datastore.execute import Batch, Execution, Limits, Progress
+from pbserver.datastore.execute import DEFAULT_LIMITS, Batch, Execution, Limits, Progress
 from pbserver.datastore.ids import Ids
 from pbserver.datastore.keys import Key
 from pbserver.datastore.planner import plan
@@ -20,24 +20,13 @@ from pbserver.datastore.transactions import Handle, Transactions
 FORMAT = b"pbserver 1"  #: of keys, rows and stored entities; a store of another format is refused
 ID_BLOCK = 1000
 
-MAX_SKIPPED = 1000  #: results one call skips, as at Google
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What an operator may set."""
-
-    batch_results: int = 1000
-    batch_bytes: int = 2_000_000
-    sort_results: int = 100_000
-
 
 class Datastore:
     """Thread-safe; one per process, over a store that other processes may share. `testing`: ids run from 1."""
 
-    def __init__(self, store: OrderedStore, *, bounds: Bounds = Bounds(), testing: bool = False) -> None:
+    def __init__(self, store: OrderedStore, *, limits: Limits = DEFAULT_LIMITS, testing: bool = False) -> None:
         self._store = store
-        self._limits = Limits(bounds.batch_results, bounds.batch_bytes, MAX_SKIPPED, bounds.sort_results)
+        self._limits = limits
         self.testing = testing
         self.ids = Ids(store, block=1 if testing else ID_BLOCK)
         self.sessions = Sessions(store)
@@ -90,19 +79,19 @@ class Datastore:
     def query(self, query: Query, progress: Progress, count: int, handle: Handle | None, *, deadline: float) -> Batch:
         """The next results of a normalized query; moves `progress` on."""
         planned = plan(query)
-        if handle is not None:
-            if query.ancestor is None:
-                raise BadRequest("Only ancestor queries are allowed inside transactions.")
-            with self.transactions.view(handle, [query.ancestor.group], deadline=deadline) as reader:
-                return Execution(planned, reader, self._limits, deadline).batch(progress, count)
-        with self._store.snapshot() as reader:
+        with self._view(query, handle, deadline) as reader:
             return Execution(planned, reader, self._limits, deadline).batch(progress, count)
 
     def count(self, query: Query, progress: Progress, handle: Handle | None, *, deadline: float) -> int:
         """How many results a normalized query has."""
         planned = plan(query)
-        if handle is not None and query.ancestor is not None:
-            with self.transactions.view(handle, [query.ancestor.group], deadline=deadline) as reader:
-                return Execution(planned, reader, self._limits, deadline).count(progress)
-        with self._store.snapshot() as reader:
+        with self._view(query, handle, deadline) as reader:
             return Execution(planned, reader, self._limits, deadline).count(progress)
+
+    def _view(self, query: Query, handle: Handle | None, deadline: float) -> AbstractContextManager[Reader]:
+        """The snapshot a query reads: the transaction's, or one of its own."""
+        if handle is None:
+            return self._store.snapshot()
+        if query.ancestor is None:
+            raise BadRequest("Only ancestor queries are allowed inside transactions.")
+        return self.transactions.view(handle, [query.ancestor.group], deadline=deadline)

@@ -20,12 +20,15 @@ _FIRST_FETCH = 64
 
 
 class Limits(NamedTuple):
-    """Bounds of one answer; a query goes on with Next."""
+    """Bounds of one answer; a query goes on with Next. What one call skips is Google's number."""
 
-    results: int
-    result_bytes: int
-    skipped: int
-    sorted_results: int
+    results: int = 1000
+    result_bytes: int = 2_000_000
+    skipped: int = 1000
+    sorted_results: int = 100_000
+
+
+DEFAULT_LIMITS = Limits()
 
 
 class Page(NamedTuple):
@@ -50,8 +53,9 @@ class Progress:
 
 @dataclass(slots=True)
 class Batch:
-    """One answer. `frames` are pieces of QueryResult; `rows` the index rows they came from."""
+    """One answer to `plan`. `frames` are pieces of QueryResult; `rows` the index rows they came from."""
 
+    plan: Plan
     frames: list[bytes]
     rows: list[Row]
     skipped: int
@@ -71,7 +75,7 @@ class Execution:
 
     def batch(self, progress: Progress, count: int) -> Batch:
         """Skips, then gives up to `count` results; moves `progress` on."""
-        batch = Batch([], [], 0, None, more=False)
+        batch = Batch(self._plan, [], [], 0, None, more=False)
         if progress.offset:
             self._skip(progress, batch)
         if progress.offset:  # more to skip than one call does, or nothing left
@@ -92,7 +96,7 @@ class Execution:
     def count(self, progress: Progress) -> int:
         """How many results there are; reads no entity unless the plan must check or tell repeated ones apart."""
         while progress.offset:
-            if not self._skip(progress, Batch([], [], 0, None, more=False)):
+            if not self._skip(progress, Batch(self._plan, [], [], 0, None, more=False)):
                 return 0
         total = 0
         while progress.remaining is None or total < progress.remaining:
@@ -226,11 +230,11 @@ class ScanStream:
             return rows
         later = set()
         for (key, value), stored in zip(several, fetch(self._reader, self._plan, several, self._deadline), strict=True):
-            if key[: -len(tables.row_path(key, value))] != self._first_start(key, stored):
+            if key[: -len(tables.row_path(key, value))] != self._first_start(stored):
                 later.add(key)
         return [row for row in rows if row[0] not in later]
 
-    def _first_start(self, key: bytes, stored: bytes) -> bytes:
+    def _first_start(self, stored: bytes) -> bytes:
         """How the first row in the scan of an entity begins."""
         plan = self._plan
         assert plan.distinct_in is not None
@@ -241,7 +245,7 @@ class ScanStream:
 
     def _keep_matching(self, matcher: Matcher, read: list[Row], rows: list[Row], stored: list[bytes]) -> None:
         for row, data in zip(read, fetch(self._reader, self._plan, read, self._deadline), strict=True):
-            if matcher.matches(tables.row_path(*row), entities.parse(data)):
+            if matcher.matching(tables.row_path(*row), entities.parse(data)) is not None:
                 rows.append(row)
                 stored.append(data)
 
@@ -275,12 +279,12 @@ class SortedStream:
         return Page(rows, None)
 
     def _sort(self) -> list[Row]:
-        seen: set[bytes] = set()
-        found: list[tuple[Item, bytes]] = []
+        seen: dict[bytes, bytes] = {}
+        found: list[Item] = []
         after = None
         while True:
             rows = self._plan.source.rows(self._reader, after, _PAGE, self._deadline)
-            self._collect([row for row in rows if tables.row_path(*row) not in seen], seen, found)
+            self._collect({tables.row_path(*row): row for row in rows}, seen, found)
             if len(found) > self._most:
                 raise NeedIndex(
                     f"the query needs a composite index: more than {self._most} entities would have to be sorted"
@@ -288,22 +292,20 @@ class SortedStream:
             if len(rows) < _PAGE:
                 break
             after = Place(rows[-1][0])
-        shapes = {item[1]: shape for item, shape in found}
-        return [(b"".join(place) + path, shapes[path]) for place, path in self._matcher.sort(item for item, _ in found)]
+        return [(b"".join(place) + path, seen[path]) for place, path in self._matcher.sort(found)]
 
-    def _collect(self, rows: list[Row], seen: set[bytes], found: list[tuple[Item, bytes]]) -> None:
-        """Adds the items of entities not seen before, each with the value of the row that led to it."""
-        every = bool(self._plan.query.projection)
-        for row, data in zip(rows, fetch(self._reader, self._plan, rows, self._deadline), strict=True):
-            path = tables.row_path(*row)
-            if path in seen:
-                continue
-            seen.add(path)
-            proto = entities.parse(data)
-            if not self._matcher.matches(path, proto):
-                continue
-            places = self._matcher.all_values(proto) if every else [self._matcher.order_values(proto)]
-            found += (((place, path), row[1]) for place in places)
+    def _collect(self, rows: dict[bytes, Row], seen: dict[bytes, bytes], found: list[Item]) -> None:
+        """Adds the items of entities not seen before; `seen` keeps the value of the row that led to each."""
+        matcher = self._matcher
+        fresh = {path: row for path, row in rows.items() if path not in seen}
+        seen.update((path, value) for path, (_, value) in fresh.items())
+        stored = fetch(self._reader, self._plan, [*fresh.values()], self._deadline)
+        for path, data in zip(fresh, stored, strict=True):
+            matching = matcher.matching(path, entities.parse(data))
+            if matching is not None:
+                every = bool(self._plan.query.projection)
+                places = matcher.all_values(matching) if every else [matcher.order_values(matching)]
+                found += ((place, path) for place in places)
 
 
 def position(plan: Plan, row: bytes, *, before: bool) -> Position:

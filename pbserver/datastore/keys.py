@@ -147,12 +147,6 @@ def decode_path(path: bytes) -> Iterator[tuple[bytes, int | bytes]]:
             yield kind, name
 
 
-def first_element_size(path: bytes) -> int:
-    """How many bytes of an encoded path its first element takes."""
-    at = path.index(END) + 1
-    return at + 9 if path[at : at + 1] == ID else path.index(END, at) + 1
-
-
 def last_kind(path: bytes) -> bytes:
     """The ended kind of the last element of an encoded path."""
     return text([kind for kind, _ in decode_path(path)][-1])

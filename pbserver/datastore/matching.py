@@ -11,6 +11,9 @@ from protos.entity_pb2 import EntityProto
 #: An entity's place in the order: the values its ordered properties are compared by, and its path.
 Item = tuple[tuple[bytes, ...], bytes]
 
+#: An entity's encoded values, by the name of the property.
+Values = dict[bytes, list[bytes]]
+
 
 class Matcher:
     """A query's filters and orders, prepared for many entities."""
@@ -28,19 +31,22 @@ class Matcher:
         self._compared = query.inequality if query.inequality != KEY_NAME else None
         self._bounds = Bounds(b"", None) if self._compared is None else value_bounds(query, self._compared)
 
-    def matches(self, path: bytes, proto: EntityProto) -> bool:
+    def matching(self, path: bytes, proto: EntityProto) -> Values | None:
+        """The values of an entity that belongs to the results; None for one that does not."""
         if not self._paths.contains(path):
-            return False
+            return None
         found = entities.property_values(proto)
+        return found if self._match(found) else None
+
+    def _match(self, found: Values) -> bool:
         if any(value not in found.get(name, ()) for name, value in self._equal):
             return False
         if any(name not in found for name in self._names):
             return False
         return self._compared is None or any(map(self._bounds.contains, found.get(self._compared, ())))
 
-    def order_values(self, proto: EntityProto) -> tuple[bytes, ...]:
+    def order_values(self, found: Values) -> tuple[bytes, ...]:
         """What a matching entity is ordered by: of several values the first in the order's direction."""
-        found = entities.property_values(proto)
         chosen = []
         for name, descending in self._orders:
             if name == KEY_NAME:
@@ -53,9 +59,8 @@ class Matcher:
             chosen.append(max(candidates) if descending else min(candidates))
         return tuple(chosen)
 
-    def all_values(self, proto: EntityProto) -> list[tuple[bytes, ...]]:
+    def all_values(self, found: Values) -> list[tuple[bytes, ...]]:
         """Every combination of values that an index of the ordered properties has a row for, and that matches."""
-        found = entities.property_values(proto)
         columns = []
         for name in self._names:
             column = dict.fromkeys(found[name])

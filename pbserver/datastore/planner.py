@@ -40,11 +40,6 @@ class Plan:
     distinct_in: Bounds | None = None
     descending: bool = False
 
-    @property
-    def value_ordered(self) -> bool:
-        """Whether the scan is in order of a property's values, not of keys."""
-        return self.distinct_in is not None
-
 
 def plan(query: Query) -> Plan:
     """The plan for a normalized query."""
@@ -108,7 +103,7 @@ def _by_key(query: Query, prefix: bytes, *, check: bool, sort: bool) -> Plan:
     stop = after_prefix(prefix) if high is None else prefix + high
     descending = query.orders[-1].descending and not sort
     if not sort:
-        start, stop = _cut(start, stop, _place(prefix, query.end), descending=descending)
+        start, stop = _cut(start, stop, _end_place(prefix, query.end), descending=descending)
     source = (Descending if descending else Ascending)(table, scope, KeyRange(start, stop))
     return Plan(query=query, source=source, prefix=prefix, check=check, sort=sort, descending=descending)
 
@@ -120,7 +115,7 @@ def _value_scan(query: Query, name: bytes, *, check: bool = False, sort: bool = 
     start = prefix + bounds.low
     stop = after_prefix(prefix) if bounds.high is None else prefix + bounds.high
     descending = query.orders[0].descending and not sort
-    end = None if sort else _place(prefix, query.end)
+    end = None if sort else _end_place(prefix, query.end)
     source: RowSource
     if descending and not query.orders[-1].descending:
         if end is not None:
@@ -146,24 +141,23 @@ def _cut(start: bytes, stop: bytes | None, end: Place | None, *, descending: boo
     if end is None:
         return start, stop
     if descending:
-        return max(start, end.row if end.inclusive else end.row + b"\x00"), stop
-    bound = end.row + b"\x00" if end.inclusive else end.row
-    return start, bound if stop is None else min(stop, bound)
+        return max(start, end.key), stop
+    return start, end.stop if stop is None else min(stop, end.stop)
 
 
-def _place(prefix: bytes, end: Position | None) -> Place | None:
+def _end_place(prefix: bytes, end: Position | None) -> Place | None:
     """The end cursor as the last row that still belongs to the results (inclusive), or the first that does not."""
-    if end is None:
-        return None
-    return Place(prefix + b"".join(end.values) + end.path, inclusive=not end.before)
+    return None if end is None else Place(_row_at(prefix, end), inclusive=not end.before)
 
 
 def start_place(plan_: Plan) -> Place | None:
     """The start cursor as a place of the scan."""
     start = plan_.query.start
-    if start is None:
-        return None
-    return Place(plan_.prefix + b"".join(start.values) + start.path, inclusive=start.before)
+    return None if start is None else Place(_row_at(plan_.prefix, start), inclusive=start.before)
+
+
+def _row_at(prefix: bytes, position: Position) -> bytes:
+    return prefix + b"".join(position.values) + position.path
 
 
 def key_bounds(query: Query) -> Bounds:

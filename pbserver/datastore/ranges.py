@@ -22,6 +22,11 @@ class Place(NamedTuple):
         """The smallest key that is not before the place."""
         return self.row if self.inclusive else self.row + b"\x00"
 
+    @property
+    def stop(self) -> bytes:
+        """Where a range ends that comes to the place from below: behind the row if it is `inclusive`."""
+        return self.row + b"\x00" if self.inclusive else self.row
+
 
 class RowSource(Protocol):
     def rows(self, reader: Reader, after: Place | None, limit: int, deadline: float) -> list[Row]: ...
@@ -55,8 +60,7 @@ class Descending:
     def rows(self, reader: Reader, after: Place | None, limit: int, deadline: float) -> list[Row]:
         start, stop = self.keys
         if after is not None:
-            bound = after.row + b"\x00" if after.inclusive else after.row
-            stop = bound if stop is None else min(stop, bound)
+            stop = after.stop if stop is None else min(stop, after.stop)
         if stop is not None and start >= stop:
             return []
         return reader.scan(self.table, self.scope, KeyRange(start, stop), limit=limit, reverse=True, deadline=deadline)

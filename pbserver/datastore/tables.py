@@ -15,7 +15,6 @@ from struct import Struct
 
 from adapters.contract import Address, Rows, Table
 from pbserver.datastore.encoding import text
-from pbserver.datastore.errors import Internal
 from pbserver.datastore.keys import Key
 
 KIND_ROW = b"\x01"
@@ -74,12 +73,6 @@ def is_repeated(value: bytes) -> bool:
 def row_path(row: bytes, value: bytes) -> bytes:
     """The encoded path at the end of an index row's key."""
     return row[-(value[0] << 8 | value[1]) :]
-
-
-def row_key(partition: bytes, row: bytes, value: bytes, kind: bytes) -> Key:
-    if len(value) != _VALUE.size:
-        raise Internal("an index row's value is not one of ours; run a verification of the store")
-    return Key(partition, row_path(row, value), value[2] << 8 | value[3], kind)
 
 
 def index_changes(key: Key, old: dict[bytes, bytes], new: dict[bytes, bytes]) -> list[Rows]:

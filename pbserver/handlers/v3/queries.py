@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from pbserver.datastore.errors import BadRequest
 from pbserver.datastore.execute import Batch, Progress, position
-from pbserver.datastore.planner import plan
 from pbserver.datastore.queries import Query
 from pbserver.datastore.ranges import Place
 from pbserver.handlers.v3 import query_messages
@@ -139,7 +138,7 @@ def _answer(
 
 
 def _set_cursors(result: v3.QueryResult, batch: Batch, query: Query, progress: Progress) -> None:
-    planned = plan(query)
+    planned = batch.plan
     for row, _ in batch.rows:
         place = position(planned, row, before=False)
         query_messages.set_cursor(result.result_compiled_cursor.add(), place, query)
