@@ -20,6 +20,7 @@ class Table(Enum):
     GROUPS = b"g"  #: scope = entity group: its head and its entities, side by side
     INDEXES = b"i"  #: scope = project, namespace, kind: kind rows and property rows
     KINDLESS = b"k"  #: scope = project, namespace: one row per entity
+    KINDS = b"n"  #: scope = project: one row per namespace and kind that ever had an entity
     IDS = b"c"  #: scope = project: id counters
     META = b"m"  #: format version, settings recorded once
     SESSIONS = b"s"  #: scope = minute of birth: open transactions and unfinished queries

@@ -13,7 +13,8 @@ from google.protobuf.message import DecodeError
 from adapters.contract import Durable, OrderedStore
 from adapters.errors import Applied, Conflict, Corrupt, StoreError, TooLarge, Unavailable, Unsupported
 from pbserver import __version__, wire
-from pbserver.datastore.core import Datastore
+from pbserver.background import background_threads
+from pbserver.datastore.core import Datastore, Indexing
 from pbserver.datastore.errors import (
     BadRequest,
     ConcurrentTransaction,
@@ -61,7 +62,6 @@ OUTCOMES = [OK, *(error.__name__ for error in _EXPECTED), "CallNotFound", "TooLa
 _LONG_SECONDS = 0.0005
 _NEWEST_SHARE = 0.1
 
-_SWEEP_SECONDS = 60.0
 _PREPARE_SECONDS = 30.0
 
 
@@ -80,7 +80,8 @@ class Application:
         )
         self._default_seconds = settings.datastore.default_deadline_seconds
         self._most_seconds = settings.datastore.max_deadline_seconds
-        self._datastore = Datastore(store, limits=limits, testing=settings.testing)
+        indexing = Indexing(strict=settings.datastore.indexes == "strict", suggest=_suggest)
+        self._datastore = Datastore(store, limits=limits, indexing=indexing, testing=settings.testing)
         self._datastore.prepare(deadline=time.monotonic() + _PREPARE_SECONDS)
         self._observe = metrics.observe
         self._calls = {name: (index, handler) for index, (name, handler) in enumerate(HANDLERS.items())}
@@ -90,7 +91,7 @@ class Application:
         self._usual_seconds = [0.0] * len(CALLS)  # a moving average of each call's time; threads may lose an update
         self._outcomes = {name: index for index, name in enumerate(OUTCOMES)}
         self._closing = threading.Event()
-        self._sweeper = threading.Thread(target=self._sweep, name="sweeper", daemon=True) if worker_index == 0 else None
+        self._background = background_threads(self._datastore, self._closing) if worker_index == 0 else []
         self._routes: dict[tuple[bytes, bytes], Callable[[Request], Answer]] = {
             (b"POST", b"/rpc_http"): self._rpc,
             (b"POST", b"/"): self._rpc,
@@ -101,13 +102,14 @@ class Application:
 
     def start(self) -> None:
         """Begins the background work of this worker."""
-        if self._sweeper is not None:
-            self._sweeper.start()
+        for thread in self._background:
+            thread.start()
 
     def close(self) -> None:
         self._closing.set()
-        if self._sweeper is not None and self._sweeper.is_alive():
-            self._sweeper.join(timeout=5)
+        for thread in self._background:
+            if thread.is_alive():
+                thread.join(timeout=5)
 
     def answer(self, request: Request) -> Answer:
         route = self._routes.get((request.method, request.path))
@@ -173,20 +175,14 @@ class Application:
         self._datastore.reset(deadline=request.arrived + self._default_seconds)
         return Answer(200, b"all data is dropped\n", b"text/plain")
 
-    def _sweep(self) -> None:
-        """Deletes forgotten transactions and query continuations, once a minute."""
-        while not self._closing.wait(_SWEEP_SECONDS):
-            try:
-                deleted = self._datastore.sessions.sweep(deadline=time.monotonic() + _SWEEP_SECONDS)
-            except StoreError as error:
-                log.warning("sweeping sessions failed; it is tried again", error=str(error))
-            else:
-                log.debug("sessions swept", rows=deleted)
-
 
 def build_application(settings: Settings, store: OrderedStore, metrics: Metrics, worker_index: int) -> Application:
     """The application of one worker. Raises adapters.errors.StoreError when the store cannot be used."""
     return Application(settings, store, metrics, worker_index)
+
+
+def _suggest(index: str) -> None:
+    log.info("a query was answered without the composite index that would serve it", index_yaml=index)
 
 
 @lru_cache(maxsize=256)

@@ -31,6 +31,9 @@ class DatastoreSettings(BaseModel):
 
     batch_results: int = Field(1000, gt=0, le=1000, description="most results in one answer")
     batch_bytes: int = Field(2_000_000, gt=0, description="an answer is cut after the result that passes this")
+    indexes: Literal["automatic", "strict"] = Field(
+        "automatic", description="strict: a query without its composite index is answered NEED_INDEX, as in production"
+    )
     sort_results: int = Field(100_000, gt=0, description="most results a query without a fitting index may sort")
     default_deadline_seconds: float = Field(60.0, gt=0, description="of a call that names none")
     max_deadline_seconds: float = Field(600.0, gt=0)

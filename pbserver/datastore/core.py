@@ -1,36 +1,66 @@
 """The Datastore's calls, in terms of keys, entities and queries; handlers put them into messages."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from adapters.contract import ABSENT, OrderedStore, Reader, Write
 from adapters.errors import Conflict, Corrupt
-from pbserver.datastore import ids
-from pbserver.datastore.commit import Mutation, commit
-from pbserver.datastore.errors import BadRequest
+from pbserver.datastore import catalog, ids, metadata, needs
+from pbserver.datastore.building import Builder
+from pbserver.datastore.catalog import Catalog
+from pbserver.datastore.commit import Committer, Mutation, slot_of
+from pbserver.datastore.composites import Composite
+from pbserver.datastore.errors import BadRequest, NeedIndex
 from pbserver.datastore.execute import DEFAULT_LIMITS, Batch, Execution, Limits, Progress
 from pbserver.datastore.ids import Ids
-from pbserver.datastore.keys import Key
-from pbserver.datastore.planner import plan
+from pbserver.datastore.keys import Key, project_of
+from pbserver.datastore.planner import Plan, plan
 from pbserver.datastore.queries import Query
 from pbserver.datastore.sessions import Sessions
-from pbserver.datastore.tables import entity_address, meta_address
+from pbserver.datastore.tables import entity_address, head_address, meta_address
 from pbserver.datastore.transactions import Handle, Transactions
 
-FORMAT = b"pbserver 1"  #: of keys, rows and stored entities; a store of another format is refused
+FORMAT = b"pbserver 2"  #: of keys, rows and stored entities; a store of another format is refused
 ID_BLOCK = 1000
+_MOST_SUGGESTIONS = 1000  # in a process's life
+
+
+def _say_nothing(index: str) -> None:
+    del index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexing:
+    """What becomes of queries that no index serves. `strict`: NeedIndex; else they are answered by sorting, and
+    `suggest` is told (once per index, as index.yaml text) which composite index would serve them.
+    """
+
+    strict: bool = False
+    suggest: Callable[[str], None] = _say_nothing
 
 
 class Datastore:
     """Thread-safe; one per process, over a store that other processes may share. `testing`: ids run from 1."""
 
-    def __init__(self, store: OrderedStore, *, limits: Limits = DEFAULT_LIMITS, testing: bool = False) -> None:
+    def __init__(
+        self,
+        store: OrderedStore,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        indexing: Indexing = Indexing(),
+        testing: bool = False,
+    ) -> None:
         self._store = store
         self._limits = limits
+        self._indexing = indexing
+        self._suggested: set[str] = set()
         self.testing = testing
+        self.catalog = Catalog(store)
         self.ids = Ids(store, block=1 if testing else ID_BLOCK)
         self.sessions = Sessions(store)
-        self.transactions = Transactions(store, self.sessions)
+        self._committer = Committer(store, remember_kinds=not testing)
+        self.transactions = Transactions(store, self.sessions, self._committer)
 
     def prepare(self, *, deadline: float) -> None:
         """Makes an empty store ours. Raises adapters.errors.Corrupt for a store of another format."""
@@ -55,12 +85,25 @@ class Datastore:
 
     def get(self, wanted: Sequence[Key], handle: Handle | None, *, deadline: float) -> list[bytes | None]:
         """The stored entities (entities.frame) of the keys, in their order; None where there is none."""
-        addresses = [entity_address(key) for key in wanted]
         if handle is None:
-            return self._store.read(addresses, deadline=deadline)
+            return self._get(wanted, self._store, deadline)
         groups = dict.fromkeys(key.group for key in wanted)
         with self.transactions.view(handle, groups, deadline=deadline) as reader:
-            return reader.read(addresses, deadline=deadline)
+            return self._get(wanted, reader, deadline)
+
+    def _get(self, wanted: Sequence[Key], reader: Reader, deadline: float) -> list[bytes | None]:
+        versions = [metadata.is_entity_group(key) for key in wanted]
+        addresses = [
+            head_address(key.group) if version else entity_address(key)
+            for key, version in zip(wanted, versions, strict=True)
+        ]
+        found = reader.read(addresses, deadline=deadline)
+        if not any(versions):
+            return found
+        return [
+            metadata.entity_group(key, slot_of(stored)) if version else stored
+            for key, version, stored in zip(wanted, versions, found, strict=True)
+        ]
 
     def write(self, mutations: Sequence[Mutation], handle: Handle | None, *, deadline: float) -> int | None:
         """Puts and deletes: now, returning their version, or with the transaction's commit (None).
@@ -70,7 +113,7 @@ class Datastore:
         if handle is not None:
             self.transactions.buffer(handle, mutations, deadline=deadline)
             return None
-        return commit(self._store, mutations, {}, deadline=deadline)
+        return self._committer.commit(mutations, {}, deadline=deadline)
 
     def new_id(self, partition: bytes, *, sequential: bool, deadline: float) -> int:
         policy = ids.SEQUENTIAL if sequential or self.testing else ids.SCATTERED
@@ -78,15 +121,41 @@ class Datastore:
 
     def query(self, query: Query, progress: Progress, count: int, handle: Handle | None, *, deadline: float) -> Batch:
         """The next results of a normalized query; moves `progress` on."""
-        planned = plan(query)
         with self._view(query, handle, deadline) as reader:
-            return Execution(planned, reader, self._limits, deadline).batch(progress, count)
+            return self._execution(query, reader, handle, deadline).batch(progress, count)
 
     def count(self, query: Query, progress: Progress, handle: Handle | None, *, deadline: float) -> int:
         """How many results a normalized query has."""
-        planned = plan(query)
         with self._view(query, handle, deadline) as reader:
-            return Execution(planned, reader, self._limits, deadline).count(progress)
+            return self._execution(query, reader, handle, deadline).count(progress)
+
+    def _execution(self, query: Query, reader: Reader, handle: Handle | None, deadline: float) -> Execution:
+        if metadata.is_pseudo(query.kind):
+            metadata.check(query, in_transaction=handle is not None)
+            return Execution(plan(query), metadata.results(query, reader, deadline), self._limits, deadline)
+        indexes = catalog.read(reader, project_of(query.partition), deadline=deadline)
+        composites = indexes.of_kind(query.kind)
+        planned = plan(query, composites)
+        if planned.sort or self._indexing.strict:
+            self._check_indexes(planned, composites)
+        return Execution(planned, reader, self._limits, deadline)
+
+    def _check_indexes(self, planned: Plan, composites: Sequence[Composite]) -> None:
+        """Says which index is missing: as an error in strict mode, else to whoever tends the indexes."""
+        wanted = needs.need(planned.query)
+        lacking = needs.missing(wanted, composites) if wanted is not None else None
+        if lacking is None:
+            return
+        text = needs.as_yaml(lacking)
+        if self._indexing.strict:
+            raise NeedIndex(needs.message(lacking, composites))
+        if text not in self._suggested and len(self._suggested) < _MOST_SUGGESTIONS:
+            self._suggested.add(text)
+            self._indexing.suggest(text)
+
+    def builder(self) -> Builder:
+        """Works on this Datastore's composite indexes, for one thread."""
+        return Builder(self._store, self.catalog)
 
     def _view(self, query: Query, handle: Handle | None, deadline: float) -> AbstractContextManager[Reader]:
         """The snapshot a query reads: the transaction's, or one of its own."""

@@ -13,30 +13,38 @@ from protos.entity_pb2 import IndexPostfix
 
 def decode(postfix: IndexPostfix, query: Query) -> Position:
     """The place in `query` (normalized, its cursors not yet set). Raises BadRequest for a cursor of another query."""
-    wanted = [order.name for order in query.orders]
     given = {each.property_name: each.value for each in postfix.index_value}
-    for name in given:
-        if name not in wanted:
-            raise BadRequest(f"Cursor does not match query: extra value {name.decode(errors='replace')}")
-    missing = {name.decode(errors="replace") for name in wanted if name != KEY_NAME and name not in given}
-    if not postfix.HasField("key"):
-        missing.add(KEY_NAME.decode())
-    if missing:
-        raise BadRequest(f"Cursor does not match query: missing values for {missing!r}")
-    key = keys.from_reference(postfix.key)
-    if key.partition != query.partition:
-        raise BadRequest("Cursor does not match query: it belongs to another app or namespace")
+    _check_names(postfix, query, set(given))
+    path = b""
+    if not query.group_by:
+        key = keys.from_reference(postfix.key)
+        if key.partition != query.partition:
+            raise BadRequest("Cursor does not match query: it belongs to another app or namespace")
+        path = key.path
     before = postfix.before
     if postfix.HasField("before_ascending"):
         before = postfix.before_ascending != query.orders[0].descending
-    ordered = tuple(values.encode(given[name], name) for name in query.ordered_names)
-    return Position(ordered, key.path, before)
+    ordered = tuple(values.encode(given[name], name) for name in query.cursor_names)
+    return Position(ordered, path, before)
+
+
+def _check_names(postfix: IndexPostfix, query: Query, given: set[bytes]) -> None:
+    wanted = {*query.cursor_names}
+    if not query.group_by:
+        wanted.add(KEY_NAME)
+    if postfix.HasField("key"):
+        given = given | {KEY_NAME}
+    for what, names in (("extra value", given - wanted), ("missing values for", wanted - given)):
+        if names:
+            shown = ", ".join(sorted(name.decode(errors="replace") for name in names))
+            raise BadRequest(f"Cursor does not match query: {what} {shown}")
 
 
 def encode(position: Position, query: Query, into: IndexPostfix) -> None:
     """Sets `into` to the cursor of a place in `query`."""
-    into.key.CopyFrom(keys.to_reference(query.partition, position.path))
-    for name, value in zip(query.ordered_names, position.values, strict=True):
+    if position.path:
+        into.key.CopyFrom(keys.to_reference(query.partition, position.path))
+    for name, value in zip(query.cursor_names, position.values, strict=True):
         index_value = into.index_value.add(property_name=name)
         values.decode(value, 0, index_value.value)
         index_value.value.SetInParent()

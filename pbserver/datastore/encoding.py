@@ -12,6 +12,7 @@ _SIGN = 1 << 63
 _UINT64 = Struct(">Q")
 _DOUBLE = Struct(">d")
 _MASK = (1 << 64) - 1
+_INVERSE = bytes(range(255, -1, -1))
 
 
 def text(value: bytes) -> bytes:
@@ -49,6 +50,11 @@ def read_double(encoded: bytes, start: int) -> tuple[float, int]:
     bits = _UINT64.unpack_from(encoded, start)[0]
     bits ^= _SIGN if bits >> 63 else _MASK
     return _DOUBLE.unpack(_UINT64.pack(bits))[0], start + 8
+
+
+def inverted(encoded: bytes) -> bytes:
+    """Every bit turned round: what no other begins with sorts the other way. Its own inverse."""
+    return encoded.translate(_INVERSE)
 
 
 def varint(value: int) -> bytes:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from pbserver.datastore import tables, values
+from pbserver.datastore import composites, tables, values
+from pbserver.datastore.composites import MAX_ENTRIES, Composite
 from pbserver.datastore.encoding import END, read_varint, text, varint
 from pbserver.datastore.errors import BadRequest, Internal
 from pbserver.datastore.keys import Key, check_utf8, to_reference
@@ -28,11 +29,12 @@ _BYTES = _BLOBS | {Property.BYTESTRING}
 
 
 class Entity(NamedTuple):
-    """An entity that may be stored: its complete key, its serialized EntityProto and its index rows."""
+    """An entity that may be stored: its complete key, its serialized EntityProto, and its built-in index rows."""
 
     key: Key
     data: bytes
     rows: dict[bytes, bytes]
+    proto: EntityProto
 
 
 def parse(stored: bytes) -> EntityProto:
@@ -49,7 +51,18 @@ def build(key: Key, proto: EntityProto, data: bytes) -> Entity:
         raise BadRequest(f"entity is too big: {len(data)} bytes; the limit is {MAX_ENTITY_BYTES} bytes")
     for prop in proto.raw_property:
         _check_raw(prop)
-    return Entity(key, data, index_rows(key, proto))
+    rows = index_rows(key, proto)
+    if len(rows) > MAX_ENTRIES:
+        composites.all_entries((), key, {}, len(rows))
+    return Entity(key, data, rows, proto)
+
+
+def all_rows(entity: Entity, of_kind: tuple[Composite, ...]) -> dict[bytes, bytes]:
+    """The index rows of an entity whose kind has these composite indexes. Raises BadRequest where they are too many."""
+    if not of_kind:
+        return entity.rows
+    found = property_values(entity.proto)
+    return {**entity.rows, **composites.all_entries(of_kind, entity.key, found, len(entity.rows))}
 
 
 def index_rows(key: Key, proto: EntityProto) -> dict[bytes, bytes]:
@@ -199,6 +212,13 @@ def unframe(stored: bytes) -> bytes:
     return stored[start : start + size]
 
 
-def stored_rows(key: Key, stored: bytes) -> dict[bytes, bytes]:
-    """The index rows of what is stored."""
-    return index_rows(key, parse(stored))
+def stored_rows(key: Key, stored: bytes, of_kind: tuple[Composite, ...]) -> dict[bytes, bytes]:
+    """The index rows of what is stored. An index that is being built may lack some of them."""
+    proto = parse(stored)
+    rows = index_rows(key, proto)
+    if of_kind:
+        found = property_values(proto)
+        for each in of_kind:
+            if each.is_written:
+                rows.update(composites.entries(each, key, found))
+    return rows

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from adapters.contract import Reader, Row, Table
-from pbserver.datastore import entities, keys, tables, values
+from pbserver.datastore import entities, keys, needs, tables
 from pbserver.datastore.errors import Internal, NeedIndex
 from pbserver.datastore.matching import Item, Matcher
-from pbserver.datastore.planner import Plan, start_place
+from pbserver.datastore.planner import Plan, place_of, read_row, start_place
 from pbserver.datastore.queries import Position
 from pbserver.datastore.ranges import Place
 
 _PAGE = 1000
 _FIRST_FETCH = 64
+_GROUPS_AT_ONCE = 64
 
 
 class Limits(NamedTuple):
@@ -71,7 +72,7 @@ class Execution:
         self._reader = reader
         self._limits = limits
         self._deadline = deadline
-        self._stream: Stream = (SortedStream if plan.sort else ScanStream)(plan, reader, limits, deadline)
+        self._stream = _stream(plan, reader, limits, deadline)
 
     def batch(self, progress: Progress, count: int) -> Batch:
         """Skips, then gives up to `count` results; moves `progress` on."""
@@ -147,10 +148,10 @@ class Execution:
     def _projected(self, row: bytes) -> bytes:
         """The result that an index row holds; no entity is read."""
         query = self._plan.query
-        place = position(self._plan, row, before=False)
-        named = dict(zip(query.ordered_names, place.values, strict=True))
+        ordered, path = read_row(self._plan, row)
+        named = dict(zip(query.ordered_names, ordered, strict=True))
         projected = [(name, named[name]) for name in query.projection]
-        return entities.projected_frame(query.partition, place.path, projected)
+        return entities.projected_frame(query.partition, path, projected)
 
     def _fetch(self, rows: list[Row]) -> list[bytes]:
         """Entities of `rows`, in two steps where there are many, so that large ones are not read for nothing."""
@@ -189,65 +190,84 @@ def fetch(reader: Reader, plan: Plan, rows: list[Row], deadline: float) -> list[
     return found  # type: ignore[return-value]
 
 
+def _stream(plan: Plan, reader: Reader, limits: Limits, deadline: float) -> Stream:
+    stream: Stream = (SortedStream if plan.sort else ScanStream)(plan, reader, limits, deadline)
+    return GroupedStream(plan, stream) if plan.query.group_by else stream
+
+
 class ScanStream:
-    """Rows in the scan's own order."""
+    """Rows as the plan's source gives them."""
 
     def __init__(self, plan: Plan, reader: Reader, limits: Limits, deadline: float) -> None:
         self._plan = plan
         self._reader = reader
         self._deadline = deadline
-        self._matcher = Matcher(plan.query) if plan.check else None
+        self._matcher = Matcher(plan.query) if plan.distinct else None
         del limits
 
     def take(self, after: Place | None, limit: int) -> Page:
-        plan = self._plan
         if limit <= 0:
             return Page([], None)
         if after is None:
-            after = start_place(plan)
-        if self._matcher is None and plan.distinct_in is None:
-            return Page(plan.source.rows(self._reader, after, limit, self._deadline), None)
+            after = start_place(self._plan)
         rows: list[Row] = []
-        stored: list[bytes] = []
         while len(rows) < limit:
             wanted = limit - len(rows)
-            if self._matcher is not None:
-                wanted = min(_PAGE, max(2 * wanted, 20))
-            read = plan.source.rows(self._reader, after, wanted, self._deadline)
+            read = self._plan.source.rows(self._reader, after, wanted, self._deadline)
             if self._matcher is None:
-                rows += self._first_rows(read)
-            else:
-                self._keep_matching(self._matcher, read, rows, stored)
+                return Page(read, None)
+            rows += self._first_rows(self._matcher, read)
             if len(read) < wanted:
                 break
             after = Place(read[-1][0])
-        return Page(rows[:limit], None if self._matcher is None else stored[:limit])
+        return Page(rows, None)
 
-    def _first_rows(self, rows: list[Row]) -> list[Row]:
-        """`rows` without those whose entity has an earlier row in the scan."""
+    def _first_rows(self, matcher: Matcher, rows: list[Row]) -> list[Row]:
+        """`rows` without those whose entity has an earlier row in the scan. Reads entities with several rows only."""
         several = [row for row in rows if tables.is_repeated(row[1])]
         if not several:
             return rows
         later = set()
-        for (key, value), stored in zip(several, fetch(self._reader, self._plan, several, self._deadline), strict=True):
-            if key[: -len(tables.row_path(key, value))] != self._first_start(stored):
+        for (key, _), stored in zip(several, fetch(self._reader, self._plan, several, self._deadline), strict=True):
+            found = entities.property_values(entities.parse(stored))
+            if read_row(self._plan, key)[0] != matcher.order_values(found):
                 later.add(key)
         return [row for row in rows if row[0] not in later]
 
-    def _first_start(self, stored: bytes) -> bytes:
-        """How the first row in the scan of an entity begins."""
-        plan = self._plan
-        assert plan.distinct_in is not None
-        name = plan.query.orders[0].name
-        proto = entities.parse(stored)
-        inside = [each for each in entities.property_values(proto)[name] if plan.distinct_in.contains(each)]
-        return plan.prefix + (max(inside) if plan.descending else min(inside))
 
-    def _keep_matching(self, matcher: Matcher, read: list[Row], rows: list[Row], stored: list[bytes]) -> None:
-        for row, data in zip(read, fetch(self._reader, self._plan, read, self._deadline), strict=True):
-            if matcher.matching(tables.row_path(*row), entities.parse(data)) is not None:
-                rows.append(row)
-                stored.append(data)
+class GroupedStream:
+    """The first row of each group. Groups lie together, so the rest of a group is skipped, not read."""
+
+    def __init__(self, plan: Plan, stream: Stream) -> None:
+        self._plan = plan
+        self._stream = stream
+        self._width = len(plan.query.group_by)
+
+    def take(self, after: Place | None, limit: int) -> Page:
+        rows: list[Row] = []
+        group = None
+        if after is not None:
+            group = self._group(after.row)
+            after = self._behind(after.row)
+        while len(rows) < limit:
+            wanted = min(limit - len(rows) + 1, _GROUPS_AT_ONCE)
+            read = self._stream.take(after, wanted).rows
+            for row in read:
+                before, group = group, self._group(row[0])
+                if group != before:
+                    rows.append(row)
+            if len(read) < wanted:
+                break
+            after = self._behind(read[-1][0])
+        return Page(rows[:limit], None)
+
+    def _group(self, row: bytes) -> tuple[bytes, ...]:
+        return read_row(self._plan, row)[0][: self._width]
+
+    def _behind(self, row: bytes) -> Place:
+        if self._plan.sort:
+            return Place(row)
+        return place_of(self._plan, Position(self._group(row), b"", before=False))
 
 
 class SortedStream:
@@ -265,12 +285,12 @@ class SortedStream:
         query = self._plan.query
         if self._sorted is None:
             self._sorted = self._sort()
-        start = query.start if after is None else position(self._plan, after.row, before=after.inclusive)
+        start = query.start if after is None else Position(*read_row(self._plan, after.row), after.inclusive)
         rows: list[Row] = []
         for row in self._sorted:
             if len(rows) == limit:
                 break
-            place = position(self._plan, row[0], before=False)
+            place = Position(*read_row(self._plan, row[0]), before=False)
             if start is not None and not self._matcher.is_behind(place, start):
                 continue
             if query.end is not None and self._matcher.is_behind(place, query.end):
@@ -286,8 +306,10 @@ class SortedStream:
             rows = self._plan.source.rows(self._reader, after, _PAGE, self._deadline)
             self._collect({tables.row_path(*row): row for row in rows}, seen, found)
             if len(found) > self._most:
+                wanted = needs.need(self._plan.query)
                 raise NeedIndex(
                     f"the query needs a composite index: more than {self._most} entities would have to be sorted"
+                    + (f". The index is:\n{needs.as_yaml(wanted)}" if wanted else "")
                 )
             if len(rows) < _PAGE:
                 break
@@ -308,12 +330,9 @@ class SortedStream:
                 found += ((place, path) for place in places)
 
 
-def position(plan: Plan, row: bytes, *, before: bool) -> Position:
-    """The cursor that stands before or behind a row of the plan."""
-    at = 0 if plan.sort else len(plan.prefix)
-    ordered = []
-    for _ in plan.query.ordered_names:
-        end = values.size(row, at)
-        ordered.append(row[at:end])
-        at = end
-    return Position(tuple(ordered), row[at:], before)
+def position(plan: Plan, row: bytes) -> Position:
+    """The cursor that stands behind a row of the plan."""
+    ordered, path = read_row(plan, row)
+    if plan.query.group_by:
+        return Position(ordered[: len(plan.query.group_by)], b"", before=False)
+    return Position(ordered, path, before=False)

@@ -8,12 +8,11 @@ bits reversed, so that neighbours in time lie far apart in the key space. Source
 import random
 import threading
 import time
-from functools import lru_cache
 
 from adapters.contract import ABSENT, OrderedStore, Write
 from adapters.errors import Conflict
 from pbserver.datastore.errors import BadRequest, Timeout
-from pbserver.datastore.keys import partition, partition_names
+from pbserver.datastore.keys import project_of
 from pbserver.datastore.tables import counter_address
 
 MAX_SEQUENTIAL_ID = (1 << 52) - 1
@@ -37,12 +36,6 @@ def unscatter(identifier: int) -> int | None:
     return int(f"{identifier - MAX_SEQUENTIAL_ID - 1:051b}"[::-1], 2)
 
 
-@lru_cache(maxsize=4096)
-def _project(part: bytes) -> bytes:
-    app, database, _ = partition_names(part)
-    return partition(app, database, b"")
-
-
 class Ids:
     """Thread-safe; one per process. `block`: how many ids a process takes at once (1: strictly in sequence)."""
 
@@ -54,7 +47,7 @@ class Ids:
 
     def next(self, part: bytes, policy: bytes, *, deadline: float) -> int:
         """A fresh id for an entity of partition `part`."""
-        name = (_project(part), policy)
+        name = (project_of(part), policy)
         with self._lock:
             start, stop = self._blocks.get(name, (0, 0))
             if start == stop:
@@ -66,23 +59,23 @@ class Ids:
         """A range of `size` sequential ids nobody else gets: first and last."""
         if size <= 0:
             raise BadRequest("Size must be greater than 0.")
-        start, stop = self._advance(_project(part), SEQUENTIAL, size, 0, deadline)
+        start, stop = self._advance(project_of(part), SEQUENTIAL, size, 0, deadline)
         return start, stop - 1
 
     def allocate_up_to(self, part: bytes, maximum: int, *, deadline: float) -> tuple[int, int]:
         """All sequential ids up to `maximum` that are still free: first and last (last < first: none were)."""
         if maximum < 0:
             raise BadRequest("Max must be greater than or equal to 0.")
-        start, stop = self._advance(_project(part), SEQUENTIAL, 0, maximum + 1, deadline)
+        start, stop = self._advance(project_of(part), SEQUENTIAL, 0, maximum + 1, deadline)
         return start, stop - 1
 
     def reserve(self, part: bytes, identifier: int, *, deadline: float) -> None:
         """Makes sure that `identifier` is never given out."""
         counter = unscatter(identifier)
         if counter is not None:
-            self._advance(_project(part), SCATTERED, 0, counter + 1, deadline)
+            self._advance(project_of(part), SCATTERED, 0, counter + 1, deadline)
         elif 0 < identifier <= MAX_SEQUENTIAL_ID:
-            self._advance(_project(part), SEQUENTIAL, 0, identifier + 1, deadline)
+            self._advance(project_of(part), SEQUENTIAL, 0, identifier + 1, deadline)
 
     def forget(self) -> None:
         """Drops the blocks taken: after the store was emptied they would skip ids."""

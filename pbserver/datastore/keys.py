@@ -62,6 +62,13 @@ def partition_names(encoded: bytes) -> tuple[bytes, bytes, bytes]:
     return app, database, namespace
 
 
+@lru_cache(maxsize=4096)
+def project_of(part: bytes) -> bytes:
+    """The project of a partition: that of the same app and database with the default namespace."""
+    app, database, _ = partition_names(part)
+    return partition(app, database, b"")
+
+
 def app_of(group: bytes) -> bytes:
     """The app an entity group belongs to."""
     return read_text(group, 0)[0]
@@ -145,6 +152,17 @@ def decode_path(path: bytes) -> Iterator[tuple[bytes, int | bytes]]:
         else:
             name, at = read_text(path, at + 1)
             yield kind, name
+
+
+def self_and_ancestors(path: bytes) -> list[bytes]:
+    """The paths that an encoded path goes through, from the root to itself."""
+    found = []
+    at = 0
+    while at < len(path):
+        at = path.index(END, at) + 1
+        at = at + 9 if path[at : at + 1] == ID else path.index(END, at) + 1
+        found.append(path[:at])
+    return found
 
 
 def last_kind(path: bytes) -> bytes:

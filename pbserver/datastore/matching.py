@@ -83,8 +83,9 @@ class Matcher:
         return ordered
 
     def is_behind(self, item: Position, cursor: Position) -> bool:
-        """Whether the result at `item` comes behind the cursor."""
-        for place, order in zip(self._places, self._orders, strict=True):
+        """Whether the result at `item` comes behind the cursor. One without a path compares its values only."""
+        width = len(self._orders) if cursor.path else len(cursor.values)
+        for place, order in zip(self._places[:width], self._orders, strict=False):
             mine, other = place((item.values, item.path)), place((cursor.values, cursor.path))
             if mine != other:
                 return (mine > other) != order.descending

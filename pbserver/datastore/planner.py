@@ -1,17 +1,23 @@
 """From a query to a plan: which index rows are read, in which order, and what must still be checked. Pure functions.
 
-Served by one scan, with the cost of the rows returned: key lookup, kindless, kind and ancestor queries; one property
-compared or ordered; equality of one property, with ancestor or key range. Everything else reads the narrowest of
-those scans, checks each entity, and sorts in memory where the scan's order is not the query's.
+Exact plans cost what their rows cost: key lookup, kindless, kind and ancestor queries; one property compared or
+ordered; equalities, alone or with ancestor or key range (one scan, or a merge join of several); whatever composite
+indexes serve, alone or joined. Everything else reads the narrowest of those ranges, checks each entity, and sorts in
+memory.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from adapters.contract import KeyRange, Table, after_prefix
+from pbserver.datastore import values
+from pbserver.datastore.composites import Composite, State, ancestor_prefix
+from pbserver.datastore.encoding import inverted
 from pbserver.datastore.entities import property_prefix
-from pbserver.datastore.queries import KEY_NAME, Filter, Op, Position, Query
-from pbserver.datastore.ranges import Ascending, Descending, Place, RowSource, ValueDescending
+from pbserver.datastore.joins import MergeJoin
+from pbserver.datastore.queries import KEY_NAME, Filter, Op, Order, Position, Query
+from pbserver.datastore.ranges import Ascending, Descending, Place, RowSource, ValueDescending, run_place
 from pbserver.datastore.tables import KIND_ROW
 
 
@@ -27,44 +33,32 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`check`: entities must be decoded and tested. `sort`: the scan's order is not the query's.
+    """A row is `prefix`, the values of the query's order (each turned round where `turned` says so), the path.
 
-    `distinct_in`: an entity may have several rows in the scan; only its first one in this range of values counts.
+    `sort`: the source gives more than the results, in another order: entities are read, tested and sorted.
+    `distinct`: an entity may have several rows; only its first one counts.
     """
 
     query: Query
     source: RowSource
-    prefix: bytes  #: how every row of the scan begins, up to the value (or path) the order compares
-    check: bool = False
+    prefix: bytes
+    turned: tuple[bool, ...] = ()  #: empty: none
     sort: bool = False
-    distinct_in: Bounds | None = None
-    descending: bool = False
+    distinct: bool = False
 
 
-def plan(query: Query) -> Plan:
-    """The plan for a normalized query."""
-    names = {each.name for each in query.filters} | {order.name for order in query.orders}
-    names.discard(KEY_NAME)
-    if query.projection:
-        return _projection(query, names)
-    equalities = [each for each in query.filters if each.op is Op.EQUAL and each.name != KEY_NAME]
-    if not names:
-        return _key_scan(query)
-    if len(equalities) == 1 and len(names) == 1 and query.inequality in (None, KEY_NAME):
-        return _equality_scan(query, equalities[0])
-    if not equalities and len(names) == 1 and query.ancestor is None and _fits_value_order(query):
-        return _value_scan(query, names.pop())
-    return _checked_scan(query, equalities)
+def plan(query: Query, composites: Sequence[Composite] = ()) -> Plan:
+    """The plan for a normalized query; `composites` are the indexes of its kind."""
+    return _exact(query, [each for each in composites if each.state is State.SERVING]) or _sorted(query)
 
 
-def _projection(query: Query, names: set[bytes]) -> Plan:
-    """Of one property, its index holds all there is to say; of several, their entities' values are combined."""
-    equalities = [each for each in query.filters if each.op is Op.EQUAL and each.name != KEY_NAME]
-    if len(names) == 1 and query.ancestor is None and _fits_value_order(query):
-        return replace(_value_scan(query, names.pop()), distinct_in=None)
-    if equalities:
-        return _equality_scan(query, equalities[0], check=True, sort=True)
-    return _key_scan(query, check=True, sort=True)
+def _exact(query: Query, composites: Sequence[Composite]) -> Plan | None:
+    equalities = query.equalities
+    if len(query.orders) == 1:
+        return _by_key(query, _equality_prefixes(equalities, composites))
+    if not equalities and query.ancestor is None and _fits_value_order(query):
+        return _value_scan(query, query.orders[0].name)
+    return _by_composites(query, composites)
 
 
 def _fits_value_order(query: Query) -> bool:
@@ -72,92 +66,200 @@ def _fits_value_order(query: Query) -> bool:
     if any(each.name == KEY_NAME for each in query.filters) or len(query.orders) != 2:
         return False
     value, key = query.orders
-    return not key.descending or value.descending
+    return value.name != KEY_NAME and (not key.descending or value.descending)
 
 
-def _checked_scan(query: Query, equalities: list[Filter]) -> Plan:
-    by_key = len(query.orders) == 1
-    if equalities:
-        return _equality_scan(query, equalities[0], check=True, sort=not by_key)
+def _sorted(query: Query) -> Plan:
+    """The narrowest range that holds all results."""
+    if query.equalities:
+        return _by_key(query, _equality_prefixes(query.equalities, ()), sort=True)
     if query.ancestor is not None or query.inequality in (None, KEY_NAME):
-        return _key_scan(query, check=True, sort=not by_key)
-    return _value_scan(query, query.inequality, check=True, sort=True)
+        return _by_key(query, [], sort=True)
+    return _value_scan(query, query.inequality, sort=True)
 
 
-def _key_scan(query: Query, *, check: bool = False, sort: bool = False) -> Plan:
-    prefix = b"" if query.kind is None else KIND_ROW
-    return _by_key(query, prefix, check=check, sort=sort)
+def _equality_prefixes(equalities: Sequence[Filter], composites: Sequence[Composite]) -> list[bytes]:
+    """Prefixes of ranges that together hold the filters, with nothing but the path behind them."""
+    keyed = [each for each in composites if not each.definition.ancestor and not each.definition.key_descending]
+    cover = _cover(equalities, [_Candidate(each, len(each.definition.values)) for each in keyed], None)
+    return cover.prefixes + [property_prefix(each.name) + each.value for each in cover.left]
 
 
-def _equality_scan(query: Query, equality: Filter, *, check: bool = False, sort: bool = False) -> Plan:
-    prefix = property_prefix(equality.name) + equality.value
-    return _by_key(query, prefix, check=check, sort=sort)
+class _Candidate(NamedTuple):
+    """An index, and how many of its properties stand in the prefix, compared by equality."""
+
+    composite: Composite
+    width: int
 
 
-def _by_key(query: Query, prefix: bytes, *, check: bool, sort: bool) -> Plan:
+class _Cover(NamedTuple):
+    """Ranges that share what follows their prefixes; the filters no range holds; whether one holds the ancestor."""
+
+    prefixes: list[bytes]
+    left: list[Filter]
+    ancestor: bool
+
+
+def _cover(equalities: Sequence[Filter], candidates: Iterable[_Candidate], ancestor: bytes | None) -> _Cover:
+    """Takes candidates, the one that holds most first, as long as each adds something."""
+    left = list(equalities)
+    prefixes: list[bytes] = []
+    pinned = ancestor is None
+    for composite, width in sorted(candidates, key=lambda each: -each.width - each.composite.definition.ancestor):
+        definition = composite.definition
+        while True:
+            chosen = [_one_of(left, name) or _one_of(equalities, name) for name, _ in definition.values[:width]]
+            filters = [each for each in chosen if each is not None]
+            added = [each for each in left if each in filters]
+            pins = definition.ancestor and not pinned
+            if len(filters) < width or not (added or pins or not prefixes):
+                break
+            prefixes.append(_composite_prefix(composite, filters, ancestor))
+            left = [each for each in left if each not in added]
+            pinned = pinned or definition.ancestor
+    return _Cover(prefixes, left, pinned)
+
+
+def _one_of(filters: Sequence[Filter], name: bytes) -> Filter | None:
+    return next((each for each in filters if each.name == name), None)
+
+
+def _composite_prefix(composite: Composite, equalities: Sequence[Filter], ancestor: bytes | None) -> bytes:
+    definition = composite.definition
+    pieces = [composite.prefix]
+    if definition.ancestor and ancestor is not None:
+        pieces.append(ancestor_prefix(ancestor))
+    for order, each in zip(definition.values, equalities, strict=False):
+        turned = order.descending != definition.key_descending
+        pieces.append(inverted(each.value) if turned else each.value)
+    return b"".join(pieces)
+
+
+def _by_composites(query: Query, composites: Iterable[Composite]) -> Plan | None:
+    """A scan or join of indexes that end in just the query's order."""
+    *compared, key = query.orders
+    names = {order.name for order in compared}
+    fixed = {each.name for each in query.equalities}
+    if KEY_NAME in names or names & fixed or any(each.name == KEY_NAME for each in query.filters):
+        return None
+    candidates = [
+        _Candidate(each, len(each.definition.values) - len(compared))
+        for each in composites
+        if _ends_in(each, compared, key) and (query.ancestor is not None or not each.definition.ancestor)
+    ]
+    cover = _cover(query.equalities, candidates, query.ancestor.path if query.ancestor else None)
+    if not cover.prefixes or cover.left or not cover.ancestor:
+        return None
+    turned = tuple(order.descending != key.descending for order in compared)
+    suffixes = KeyRange()
+    if query.inequality is not None:
+        suffixes = KeyRange(*value_bounds(query, query.inequality, turned=turned[0]))
+    return _scan(query, cover.prefixes, suffixes, key.descending, turned=turned, distinct=not query.projection)
+
+
+def _ends_in(composite: Composite, compared: Sequence[Order], key: Order) -> bool:
+    definition = composite.definition
+    return definition.values[-len(compared) :] == tuple(compared) and definition.key_descending == key.descending
+
+
+def _by_key(query: Query, prefixes: Sequence[bytes], *, sort: bool = False) -> Plan:
     """Rows that differ in their path only."""
+    descending = query.orders[-1].descending and not sort
+    whole = b"" if query.kind is None else KIND_ROW
+    return _scan(query, prefixes or [whole], KeyRange(*key_bounds(query)), descending, sort=sort)
+
+
+def _scan(
+    query: Query,
+    prefixes: Sequence[bytes],
+    suffixes: KeyRange,
+    descending: bool,
+    *,
+    turned: tuple[bool, ...] = (),
+    sort: bool = False,
+    distinct: bool = False,
+) -> Plan:
+    """Ranges with the same suffixes, up to the query's end cursor."""
     table = Table.KINDLESS if query.kind is None else Table.INDEXES
     scope = query.partition + (query.kind or b"")
-    low, high = key_bounds(query)
-    start = prefix + low
-    stop = after_prefix(prefix) if high is None else prefix + high
-    descending = query.orders[-1].descending and not sort
-    if not sort:
-        start, stop = _cut(start, stop, _end_place(prefix, query.end), descending=descending)
-    source = (Descending if descending else Ascending)(table, scope, KeyRange(start, stop))
-    return Plan(query=query, source=source, prefix=prefix, check=check, sort=sort, descending=descending)
-
-
-def _value_scan(query: Query, name: bytes, *, check: bool = False, sort: bool = False) -> Plan:
-    prefix = property_prefix(name)
-    scope = query.partition + (query.kind or b"")
-    bounds = value_bounds(query, name)
-    start = prefix + bounds.low
-    stop = after_prefix(prefix) if bounds.high is None else prefix + bounds.high
-    descending = query.orders[0].descending and not sort
-    end = None if sort else _end_place(prefix, query.end)
+    start, stop = suffixes
+    if query.end is not None and not sort:
+        end = _boundary(query.end, turned, descending)
+        if descending:
+            start = max(start, end.stop)
+        else:
+            stop = end.key if stop is None else min(stop, end.key)
+    prefix = prefixes[0]
     source: RowSource
-    if descending and not query.orders[-1].descending:
-        if end is not None:
-            run = prefix + (query.end.values[0] if query.end else b"")
-            start = max(start, run)
-        source = ValueDescending(Table.INDEXES, scope, KeyRange(start, stop), end)
+    if len(prefixes) > 1:
+        source = MergeJoin(table, scope, tuple(prefixes), KeyRange(start, stop), descending)
     else:
-        start, stop = _cut(start, stop, end, descending=descending)
-        source = (Descending if descending else Ascending)(Table.INDEXES, scope, KeyRange(start, stop))
-    return Plan(
-        query=query,
-        source=source,
-        prefix=prefix,
-        check=check,
-        sort=sort,
-        distinct_in=bounds,
-        descending=descending,
-    )
+        keys = KeyRange(prefix + start, after_prefix(prefix) if stop is None else prefix + stop)
+        source = (Descending if descending else Ascending)(table, scope, keys)
+    return Plan(query=query, source=source, prefix=prefix, turned=turned, sort=sort, distinct=distinct)
 
 
-def _cut(start: bytes, stop: bytes | None, end: Place | None, *, descending: bool) -> tuple[bytes, bytes | None]:
-    """The range up to the query's end cursor."""
-    if end is None:
-        return start, stop
-    if descending:
-        return max(start, end.key), stop
-    return start, end.stop if stop is None else min(stop, end.stop)
-
-
-def _end_place(prefix: bytes, end: Position | None) -> Place | None:
-    """The end cursor as the last row that still belongs to the results (inclusive), or the first that does not."""
-    return None if end is None else Place(_row_at(prefix, end), inclusive=not end.before)
+def _value_scan(query: Query, name: bytes | None, *, sort: bool = False) -> Plan:
+    """The rows of one property's index whose values the inequality filters allow."""
+    assert name is not None
+    suffixes = KeyRange(*value_bounds(query, name))
+    prefix = property_prefix(name)
+    descending = query.orders[0].descending and not sort
+    distinct = not sort and not query.projection
+    if not descending or query.orders[-1].descending:
+        return _scan(query, [prefix], suffixes, descending, sort=sort, distinct=distinct)
+    start, stop = prefix + suffixes.start, after_prefix(prefix) if suffixes.stop is None else prefix + suffixes.stop
+    if query.end is not None:
+        start = max(start, prefix + query.end.values[0])
+    source = ValueDescending(Table.INDEXES, query.partition + (query.kind or b""), KeyRange(start, stop))
+    made = Plan(query=query, source=source, prefix=prefix, distinct=distinct)
+    if query.end is None:
+        return made
+    end = place_of(made, query.end)
+    return replace(made, source=replace(source, end=Place(end.row, not end.inclusive)))
 
 
 def start_place(plan_: Plan) -> Place | None:
     """The start cursor as a place of the scan."""
     start = plan_.query.start
-    return None if start is None else Place(_row_at(plan_.prefix, start), inclusive=start.before)
+    return None if start is None else place_of(plan_, start)
 
 
-def _row_at(prefix: bytes, position: Position) -> bytes:
-    return prefix + b"".join(position.values) + position.path
+def place_of(plan_: Plan, position: Position) -> Place:
+    """A position as a place among the plan's rows. One without a path stands before or behind all with its values."""
+    row = plan_.prefix + _suffix(position, plan_.turned)
+    if position.path:
+        return Place(row, inclusive=position.before)
+    return plan_.source.run(row, behind=not position.before)
+
+
+def _boundary(position: Position, turned: tuple[bool, ...], descending: bool) -> Place:
+    """place_of() among suffixes."""
+    row = _suffix(position, turned)
+    if position.path:
+        return Place(row, inclusive=position.before)
+    return run_place(row, behind=not position.before, descending=descending)
+
+
+def _suffix(position: Position, turned: tuple[bool, ...]) -> bytes:
+    if any(turned):
+        pieces = [inverted(value) if turn else value for value, turn in zip(position.values, turned, strict=False)]
+        return b"".join(pieces) + position.path
+    return b"".join(position.values) + position.path
+
+
+def read_row(plan_: Plan, row: bytes) -> tuple[tuple[bytes, ...], bytes]:
+    """The values of the query's order and the path in a row's key."""
+    at = 0 if plan_.sort else len(plan_.prefix)
+    turned = () if plan_.sort else plan_.turned
+    ordered = []
+    upside_down = inverted(row) if any(turned) else row
+    for index in range(len(plan_.query.ordered_names)):
+        written = upside_down if turned and turned[index] else row
+        end = values.size(written, at)
+        ordered.append(written[at:end])
+        at = end
+    return tuple(ordered), row[at:]
 
 
 def key_bounds(query: Query) -> Bounds:
@@ -171,12 +273,21 @@ def key_bounds(query: Query) -> Bounds:
     return Bounds(low, high)
 
 
-def value_bounds(query: Query, name: bytes) -> Bounds:
-    """The values that the inequality filters on `name` allow. A value is no prefix of another."""
+_OPPOSITE = {
+    Op.LESS: Op.GREATER,
+    Op.LESS_OR_EQUAL: Op.GREATER_OR_EQUAL,
+    Op.GREATER: Op.LESS,
+    Op.GREATER_OR_EQUAL: Op.LESS_OR_EQUAL,
+}
+
+
+def value_bounds(query: Query, name: bytes, *, turned: bool = False) -> Bounds:
+    """The values, or those turned round, that the inequality filters on `name` allow. None is another's prefix."""
     low, high = b"", None
     for each in query.filters:
         if each.name == name and each.op is not Op.EQUAL:
-            low, high = _narrow(low, high, each.op, each.value, after_prefix(each.value) or b"")
+            op, value = (_OPPOSITE[each.op], inverted(each.value)) if turned else (each.op, each.value)
+            low, high = _narrow(low, high, op, value, after_prefix(value) or b"")
     return Bounds(low, high)
 
 

@@ -4,11 +4,13 @@
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from adapters.contract import KeyRange, Reader, Row, Table, after_prefix
 from pbserver.datastore import values
 from pbserver.datastore.tables import row_path
+
+_BEHIND_ALL_PATHS = b"\xff"  # a path begins with its kind, which is UTF-8
 
 
 class Place(NamedTuple):
@@ -29,7 +31,21 @@ class Place(NamedTuple):
 
 
 class RowSource(Protocol):
+    @property
+    def descending(self) -> bool:
+        """Whether rows come in descending order of their keys, or at least of their values."""
+        ...
+
     def rows(self, reader: Reader, after: Place | None, limit: int, deadline: float) -> list[Row]: ...
+
+    def run(self, prefix: bytes, *, behind: bool) -> Place:
+        """The place before or behind all rows whose keys begin with `prefix`."""
+        ...
+
+
+def run_place(prefix: bytes, *, behind: bool, descending: bool) -> Place:
+    """RowSource.run() of rows in plain order of their keys."""
+    return Place((after_prefix(prefix) or b"") if behind != descending else prefix, inclusive=not descending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,7 @@ class Ascending:
     table: Table
     scope: bytes
     keys: KeyRange
+    descending: ClassVar[bool] = False
 
     def rows(self, reader: Reader, after: Place | None, limit: int, deadline: float) -> list[Row]:
         start, stop = self.keys
@@ -48,6 +65,9 @@ class Ascending:
             return []
         return reader.scan(self.table, self.scope, KeyRange(start, stop), limit=limit, deadline=deadline)
 
+    def run(self, prefix: bytes, *, behind: bool) -> Place:
+        return run_place(prefix, behind=behind, descending=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Descending:
@@ -56,6 +76,7 @@ class Descending:
     table: Table
     scope: bytes
     keys: KeyRange
+    descending: ClassVar[bool] = True
 
     def rows(self, reader: Reader, after: Place | None, limit: int, deadline: float) -> list[Row]:
         start, stop = self.keys
@@ -64,6 +85,9 @@ class Descending:
         if stop is not None and start >= stop:
             return []
         return reader.scan(self.table, self.scope, KeyRange(start, stop), limit=limit, reverse=True, deadline=deadline)
+
+    def run(self, prefix: bytes, *, behind: bool) -> Place:
+        return run_place(prefix, behind=behind, descending=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +102,11 @@ class ValueDescending:
     scope: bytes
     keys: KeyRange
     end: Place | None = None  #: the last row (inclusive) or the first that is left out
+    descending: ClassVar[bool] = True
+
+    def run(self, prefix: bytes, *, behind: bool) -> Place:
+        """`prefix` ends with the whole value. No path begins with 0xff."""
+        return Place(prefix + _BEHIND_ALL_PATHS) if behind else Place(prefix, inclusive=True)
 
     def rows(self, reader: Reader, after: Place | None, limit: int, deadline: float) -> list[Row]:
         found: list[Row] = []

@@ -2,13 +2,17 @@
 
 groups    scope = partition + first path element   key = 0x00 head | 0x01 + rest of the path: an entity
 indexes   scope = partition + kind                 key = 0x01 path: kind row | 0x02 name value path: property row
+                                                   | 0x03 id [ancestor] values path: composite row
 kindless  scope = partition                        key = path
-ids       scope = partition of the app             key = name of the counter
+kinds     scope = project                          key = namespace kind: that kind had an entity once
+ids       scope = project                          key = name of the counter
 sessions  scope = minute of birth                  key = handle + part
-meta      scope = "pbserver"                       key = name
+meta      scope = "pbserver"                       key = name [project]
+
+A project is app and database, written as the partition of its default namespace.
 
 The value of an index row says where its path begins: 2 bytes length of the path, 2 bytes length of the path's first
-element, 1 byte 0x01 when the entity has several values of the property. So a row leads to its entity by two slices.
+element, 1 byte 0x01 when the entity has several rows in that index. So a row leads to its entity by two slices.
 """
 
 from struct import Struct
@@ -19,6 +23,7 @@ from pbserver.datastore.keys import Key
 
 KIND_ROW = b"\x01"
 PROPERTY_ROW = b"\x02"
+COMPOSITE_ROW = b"\x03"
 
 _HEAD = b"\x00"
 _ENTITY = b"\x01"
@@ -70,6 +75,11 @@ def is_repeated(value: bytes) -> bool:
     return value[4] == 1
 
 
+def root_size(value: bytes) -> int:
+    """How many bytes of the path behind an index row its first element takes."""
+    return value[2] << 8 | value[3]
+
+
 def row_path(row: bytes, value: bytes) -> bytes:
     """The encoded path at the end of an index row's key."""
     return row[-(value[0] << 8 | value[1]) :]
@@ -88,8 +98,13 @@ def index_changes(key: Key, old: dict[bytes, bytes], new: dict[bytes, bytes]) ->
     return rows
 
 
-def counter_address(partition: bytes, name: bytes) -> Address:
-    return Address(Table.IDS, partition, b"", name)
+def kind_address(project: bytes, namespace: bytes, kind: bytes) -> Address:
+    """The row that says where entities of an (encoded) kind may be found."""
+    return Address(Table.KINDS, project, b"", text(namespace) + kind)
+
+
+def counter_address(project: bytes, name: bytes) -> Address:
+    return Address(Table.IDS, project, b"", name)
 
 
 def session_address(handle: int, part: bytes) -> Address:
@@ -109,5 +124,5 @@ def session_key(handle: int) -> bytes:
     return handle.to_bytes(8, "big")
 
 
-def meta_address(name: str) -> Address:
-    return Address(Table.META, META_SCOPE, b"", text(name.encode()))
+def meta_address(name: str, project: bytes = b"") -> Address:
+    return Address(Table.META, META_SCOPE, b"", text(name.encode()) + project)

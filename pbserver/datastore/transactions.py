@@ -18,7 +18,7 @@ from typing import NamedTuple
 from adapters.contract import ABSENT, OrderedStore, Reader, Write
 from adapters.errors import Conflict
 from pbserver.datastore import entities, keys
-from pbserver.datastore.commit import IdInUse, Mutation, commit
+from pbserver.datastore.commit import Committer, IdInUse, Mutation
 from pbserver.datastore.errors import BadRequest, ConcurrentTransaction
 from pbserver.datastore.keys import Key
 from pbserver.datastore.sessions import Sessions, age_seconds
@@ -55,9 +55,10 @@ class _Open(NamedTuple):
 
 
 class Transactions:
-    def __init__(self, store: OrderedStore, sessions: Sessions) -> None:
+    def __init__(self, store: OrderedStore, sessions: Sessions, committer: Committer) -> None:
         self._store = store
         self._sessions = sessions
+        self._committer = committer
 
     def begin(self, app: bytes, *, cross_group: bool, read_only: bool, deadline: float) -> Handle:
         header = TransactionHeader(app=app, cross_group=cross_group, read_only=read_only)
@@ -115,7 +116,7 @@ class Transactions:
         try:
             if not mutations:
                 return [], 0
-            version = commit(self._store, mutations, _seen(groups), deadline=deadline)
+            version = self._committer.commit(mutations, _seen(groups), deadline=deadline)
         except IdInUse as error:
             raise BadRequest(str(error)) from error
         finally:

@@ -1,10 +1,11 @@
 """Property values as byte strings whose order is the Datastore's order of values.
 
 A tag byte gives the order across types, the encoding the order inside one: null < integers and timestamps <
-booleans < texts and byte strings < doubles < points < users < keys. Users compare by e-mail and domain.
+booleans < texts and byte strings < doubles < points < users < keys. Users compare by e-mail, domain, and then the rest.
 """
 
 from collections.abc import Callable
+from hashlib import md5
 from struct import Struct
 from typing import Any
 
@@ -47,7 +48,11 @@ def _point(value: Any) -> bytes:
 
 
 def _user(value: Any) -> bytes:
-    return USER + text(value.email) + text(value.auth_domain)
+    rest = PropertyValue.UserValue()
+    rest.CopyFrom(value)
+    rest.ClearField("email")
+    rest.ClearField("auth_domain")
+    return USER + text(value.email) + text(value.auth_domain) + text(rest.SerializePartialToString())
 
 
 def _key(value: Any) -> bytes:
@@ -56,6 +61,12 @@ def _key(value: Any) -> bytes:
     if not elements:
         raise BadRequest("a key value's path cannot be empty")
     return KEY + part + b"".join(map(keys.encode_element, elements)) + END
+
+
+def name_user(user: PropertyValue.UserValue) -> None:
+    """Gives a user the id that goes with the e-mail address, as the SDK's own stub makes it."""
+    digest = md5(user.email.lower(), usedforsecurity=False).digest()
+    user.obfuscated_gaiaid = b"1" + "".join(f"{byte:02d}" for byte in digest)[:20].encode()
 
 
 #: By the number of PropertyValue's field.
@@ -95,7 +106,7 @@ def size(encoded: bytes, start: int) -> int:
     if tag == STRING:
         return encoded.index(END, at) + 1
     if tag == USER:
-        return encoded.index(END, encoded.index(END, at) + 1) + 1
+        return encoded.index(END, encoded.index(END, encoded.index(END, at) + 1) + 1) + 1
     if tag == KEY:
         return _key_end(encoded, at)
     raise ValueError(f"no value begins with tag {tag!r}")
@@ -137,8 +148,11 @@ def _decode_group(tag: bytes, encoded: bytes, at: int, into: PropertyValue) -> i
     if tag == USER:
         email, at = read_text(encoded, at)
         domain, at = read_text(encoded, at)
+        rest, at = read_text(encoded, at)
+        into.uservalue.MergeFromString(rest)
         into.uservalue.email, into.uservalue.auth_domain = email, domain
-        into.uservalue.gaiaid = 0  # an SDK's schema requires it; nothing compares it
+        if not into.uservalue.HasField("gaiaid"):
+            into.uservalue.gaiaid = 0  # an SDK's schema requires it
         return at
     end = _key_end(encoded, at)
     app, at = read_text(encoded, at)

@@ -5,7 +5,10 @@ from dataclasses import replace
 import pytest
 
 from adapters.contract import Table
+from pbserver.datastore.composites import Composite, Definition, State
 from pbserver.datastore.errors import BadRequest
+from pbserver.datastore.joins import MergeJoin
+from pbserver.datastore.keys import encode_kind
 from pbserver.datastore.planner import plan
 from pbserver.datastore.queries import Op, Order, Query, normalize
 from pbserver.datastore.ranges import Ascending, Descending, ValueDescending
@@ -39,7 +42,6 @@ SERVED_BY_ONE_SCAN = [
 def test_the_scan_answers_alone(asked: object, source: type) -> None:
     planned = plan(asked)  # type: ignore[arg-type]
     assert type(planned.source) is source
-    assert not planned.check
     assert not planned.sort
 
 
@@ -52,7 +54,7 @@ def projecting(names: list[bytes], **asked: object) -> Query:
 def test_a_projection_of_one_property_reads_its_index_only() -> None:
     planned = plan(projecting([b"p"], filters=[(b"p", Op.GREATER, 1)]))
     assert type(planned.source) is Ascending
-    assert (planned.check, planned.sort, planned.distinct_in) == (False, False, None)
+    assert (planned.sort, planned.distinct) == (False, False)
 
 
 def test_a_projection_is_ordered_by_what_it_projects() -> None:
@@ -74,21 +76,104 @@ def test_an_illegal_projection_is_refused(names: list[bytes], asked: dict[str, o
         projecting(names, **asked)
 
 
-CHECKED = [
-    ("two equalities", query(filters=[(b"p", Op.EQUAL, 1), (b"q", Op.EQUAL, 2)]), False),
-    ("two values of one property", query(filters=[(b"p", Op.EQUAL, 1), (b"p", Op.EQUAL, 2)]), False),
-    ("equality and order", query(filters=[(b"p", Op.EQUAL, 1)], orders=[(b"q", UP)]), True),
-    ("two orders", query(orders=[(b"p", UP), (b"q", DOWN)]), True),
-    ("order and ancestor", query(orders=[(b"p", UP)], ancestor=ROOT), True),
-    ("order, keys the other way", query(orders=[(b"p", UP), (b"__key__", DOWN)]), True),
+JOINED = [
+    ("two equalities", query(filters=[(b"p", Op.EQUAL, 1), (b"q", Op.EQUAL, 2)]), 2),
+    ("two values of one property", query(filters=[(b"p", Op.EQUAL, 1), (b"p", Op.EQUAL, 2)]), 2),
+    ("three, with ancestor", query(filters=[(name, Op.EQUAL, 1) for name in (b"p", b"q", b"r")], ancestor=ROOT), 3),
+    (
+        "two, with a key range, backwards",
+        query(
+            filters=[(b"p", Op.EQUAL, 1), (b"q", Op.EQUAL, 1), (b"__key__", Op.LESS, ROOT.path)],
+            orders=[(b"__key__", DOWN)],
+        ),
+        2,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("asked", "sort"), [each[1:] for each in CHECKED], ids=[each[0] for each in CHECKED])
-def test_entities_are_checked_where_no_scan_answers(asked: object, sort: bool) -> None:
-    planned = plan(asked)  # type: ignore[arg-type]
-    assert planned.check
-    assert planned.sort is sort
+@pytest.mark.parametrize(("asked", "ranges"), [each[1:] for each in JOINED], ids=[each[0] for each in JOINED])
+def test_equalities_are_merge_joined(asked: Query, ranges: int) -> None:
+    planned = plan(asked)
+    assert isinstance(planned.source, MergeJoin)
+    assert len(planned.source.prefixes) == ranges
+    assert not planned.sort
+
+
+SORTED = [
+    ("equality and order", query(filters=[(b"p", Op.EQUAL, 1)], orders=[(b"q", UP)])),
+    ("two orders", query(orders=[(b"p", UP), (b"q", DOWN)])),
+    ("order and ancestor", query(orders=[(b"p", UP)], ancestor=ROOT)),
+    ("order, keys the other way", query(orders=[(b"p", UP), (b"__key__", DOWN)])),
+    ("equality and inequality of one property", query(filters=[(b"p", Op.EQUAL, 1), (b"p", Op.GREATER, 0)])),
+]
+
+
+@pytest.mark.parametrize("asked", [each[1] for each in SORTED], ids=[each[0] for each in SORTED])
+def test_without_a_composite_index_results_are_sorted(asked: Query) -> None:
+    assert plan(asked).sort
+
+
+def index(
+    number: int, *properties: tuple[bytes, bool], ancestor: bool = False, state: State = State.SERVING
+) -> Composite:
+    definition = Definition(encode_kind(b"K"), ancestor, tuple(Order(*each) for each in properties))
+    return Composite(number, definition, state)
+
+
+SERVED = [
+    ("equality and order", SORTED[0][1], [index(1, (b"p", UP), (b"q", UP))], 1),
+    ("direction of an equality does not matter", SORTED[0][1], [index(1, (b"p", DOWN), (b"q", UP))], 1),
+    ("two orders", SORTED[1][1], [index(1, (b"p", UP), (b"q", DOWN))], 1),
+    ("order and ancestor", SORTED[2][1], [index(1, (b"p", UP), ancestor=True)], 1),
+    ("order, keys the other way", SORTED[3][1], [index(1, (b"p", UP), (b"__key__", DOWN))], 1),
+    (
+        "a join of two that end alike",
+        query(filters=[(b"a", Op.EQUAL, 1), (b"b", Op.EQUAL, 1)], orders=[(b"q", DOWN)]),
+        [index(1, (b"a", UP), (b"q", DOWN)), index(2, (b"b", UP), (b"q", DOWN))],
+        2,
+    ),
+    (
+        "two values by one index, twice",
+        query(filters=[(b"a", Op.EQUAL, 1), (b"a", Op.EQUAL, 2)], orders=[(b"q", UP)]),
+        [index(1, (b"a", UP), (b"q", UP))],
+        2,
+    ),
+    (
+        "ancestor by one index, equality by the other",
+        query(filters=[(b"a", Op.EQUAL, 1)], orders=[(b"q", UP)], ancestor=ROOT),
+        [index(1, (b"a", UP), (b"q", UP)), index(2, (b"q", UP), ancestor=True)],
+        2,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "indexes", "ranges"), [each[1:] for each in SERVED], ids=[each[0] for each in SERVED]
+)
+def test_composite_indexes_serve(asked: Query, indexes: list[Composite], ranges: int) -> None:
+    planned = plan(asked, indexes)
+    assert not planned.sort
+    if ranges == 1:
+        assert isinstance(planned.source, Ascending | Descending)
+        assert planned.prefix.startswith(indexes[0].prefix)
+    else:
+        assert isinstance(planned.source, MergeJoin)
+        assert len(planned.source.prefixes) == ranges
+
+
+NOT_SERVED = [
+    ("the other direction", SORTED[1][1], index(1, (b"p", UP), (b"q", UP))),
+    ("not built yet", SORTED[1][1], index(1, (b"p", UP), (b"q", DOWN), state=State.BUILDING)),
+    ("being removed", SORTED[1][1], index(1, (b"p", UP), (b"q", DOWN), state=State.DELETING)),
+    ("a property too many", SORTED[1][1], index(1, (b"x", UP), (b"p", UP), (b"q", DOWN))),
+    ("for ancestors only", SORTED[1][1], index(1, (b"p", UP), (b"q", DOWN), ancestor=True)),
+    ("no ancestors in it", SORTED[2][1], index(1, (b"x", UP), (b"p", UP))),
+]
+
+
+@pytest.mark.parametrize(("asked", "one"), [each[1:] for each in NOT_SERVED], ids=[each[0] for each in NOT_SERVED])
+def test_an_index_that_does_not_fit_is_not_used(asked: Query, one: Composite) -> None:
+    assert plan(asked, [one]).sort
 
 
 def test_a_kindless_query_reads_the_table_of_all_kinds() -> None:

@@ -24,11 +24,14 @@ HANDLERS: dict[bytes, Handler] = {
     b"Commit": transactions.commit,
     b"Rollback": transactions.rollback,
     b"AllocateIds": ids.allocate_ids,
+    b"CreateIndex": indexes.create_index,
+    b"UpdateIndex": indexes.update_index,
     b"GetIndices": indexes.get_indices,
+    b"DeleteIndex": indexes.delete_index,
     b"Count": queries.count,
 }
 
 #: The calls that are answered only once the store has made something durable.
-WRITES = frozenset((b"Put", b"Delete", b"Commit", b"AllocateIds"))
+WRITES = frozenset((b"Put", b"Delete", b"Commit", b"AllocateIds", b"CreateIndex", b"UpdateIndex", b"DeleteIndex"))
 
 __all__ = ["HANDLERS", "WRITES", "Call", "Handler"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pbserver.datastore import entities, keys
+from pbserver.datastore import entities, keys, values
 from pbserver.datastore.commit import IdInUse, Mutation
 from pbserver.datastore.encoding import varint
 from pbserver.datastore.errors import BadRequest
@@ -20,6 +20,7 @@ from protos.entity_pb2 import EntityProto
 
 _MAX_DEFERRED_BYTES = 2_000_000
 _RETRIES = 10
+_USER = b"\x43\x4a"  # how a user value begins on the wire; so entities without one are not looked through
 
 
 def get(call: Call, data: bytes) -> Sequence[bytes]:
@@ -106,11 +107,22 @@ def _mutation(call: Call, proto: EntityProto, serialized: bytes, *, insert: bool
     """The checked mutation. The bytes are the client's own wherever nothing had to be filled in."""
     key = keys.from_reference(proto.key)
     _check_reserved(key, testing=call.datastore.testing)
-    if insert or not _has_group(proto):
+    named = _USER in serialized and _name_users(proto)
+    if insert or named or not _has_group(proto):
         proto.entity_group.Clear()
         proto.entity_group.element.append(proto.key.path.element[0])
         serialized = proto.SerializeToString()
     return Mutation(key, entities.build(key, proto, serialized), insert)
+
+
+def _name_users(proto: EntityProto) -> bool:
+    """Gives the users among the values their ids; whether there were any."""
+    users = [
+        each.value.uservalue for each in (*proto.property, *proto.raw_property) if each.value.HasField("uservalue")
+    ]
+    for user in users:
+        values.name_user(user)
+    return bool(users)
 
 
 def _has_group(proto: EntityProto) -> bool:

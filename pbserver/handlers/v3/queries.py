@@ -140,10 +140,10 @@ def _answer(
 def _set_cursors(result: v3.QueryResult, batch: Batch, query: Query, progress: Progress) -> None:
     planned = batch.plan
     for row, _ in batch.rows:
-        place = position(planned, row, before=False)
+        place = position(planned, row)
         query_messages.set_cursor(result.result_compiled_cursor.add(), place, query)
     if batch.last_skipped is not None:
-        place = position(planned, batch.last_skipped[0], before=False)
+        place = position(planned, batch.last_skipped[0])
         query_messages.set_cursor(result.skipped_results_compiled_cursor, place, query)
-    last = query.start if progress.after is None else position(planned, progress.after.row, before=False)
+    last = query.start if progress.after is None else position(planned, progress.after.row)
     query_messages.set_cursor(result.compiled_cursor, last, query)

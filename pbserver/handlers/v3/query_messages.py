@@ -9,14 +9,15 @@ from protos import datastore_v3_pb2 as v3
 from protos.entity_pb2 import IndexPostfix, PropertyValue
 
 _OPERATORS = {op.value: op for op in Op}
+_OF_NO_NAMESPACE = b"__namespace__"  # its entities have the default namespace, wherever they are asked for
 _IN = v3.Query.Filter.IN
-_METADATA_KINDS = frozenset((b"__kind__", b"__namespace__", b"__property__", b"__entity_group__"))
 
 
 def to_query(message: v3.Query) -> Query:
     """The normalized query. Raises BadRequest for what is illegal or not supported."""
     _check_supported(message)
-    partition = keys.partition(message.app, message.database_id, message.name_space)
+    namespace = b"" if message.kind == _OF_NO_NAMESPACE else message.name_space
+    partition = keys.partition(message.app, message.database_id, namespace)
     query = normalize(
         Query(
             partition=partition,
@@ -26,6 +27,7 @@ def to_query(message: v3.Query) -> Query:
             orders=tuple(Order(each.property, each.direction == v3.Query.Order.DESCENDING) for each in message.order),
             keys_only=message.keys_only,
             projection=tuple(message.property_name),
+            group_by=frozenset(message.group_by_property_name or (message.property_name if message.distinct else ())),
         )
     )
     return replace(
@@ -36,10 +38,6 @@ def to_query(message: v3.Query) -> Query:
 
 
 def _check_supported(message: v3.Query) -> None:
-    if message.group_by_property_name or message.distinct:
-        raise BadRequest("distinct (group by) queries are not supported yet")
-    if message.kind in _METADATA_KINDS:
-        raise BadRequest(f"metadata queries ({message.kind.decode()}) are not supported yet")
     if message.search_query or message.shallow:
         raise BadRequest("search and shallow queries are not supported")
     for name in ("offset", "limit", "count"):
@@ -72,6 +70,8 @@ def _to_filter(message: v3.Query.Filter, query: v3.Query) -> Filter:
     prop = message.property[0]
     if prop.name == KEY_NAME:
         return Filter(KEY_NAME, op, _key_value(prop.value, query))
+    if prop.value.HasField("uservalue"):
+        values.name_user(prop.value.uservalue)
     return Filter(prop.name, op, values.encode(prop.value, prop.name))
 
 

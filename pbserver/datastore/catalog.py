@@ -1,0 +1,210 @@
+"""The composite indexes of each project: one row of table `meta`, changed by compare-and-set.
+
+Every commit checks that the row is still what its index rows were made by, and every query reads it in the snapshot
+it reads from. So from the commit that creates an index on every put writes it, on every server, and a query uses an
+index only while it is complete.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from adapters.contract import ABSENT, Address, KeyRange, Operation, OrderedStore, Reader, Table, Write, after_prefix
+from adapters.errors import Conflict
+from pbserver.datastore import keys
+from pbserver.datastore.composites import Composite, Definition, State, checked
+from pbserver.datastore.encoding import read_text, text
+from pbserver.datastore.errors import BadRequest, Timeout
+from pbserver.datastore.queries import Order
+from pbserver.datastore.tables import META_SCOPE, meta_address
+from protos import catalog_pb2
+from protos.entity_pb2 import CompositeIndex, Index
+
+_NAME = "indexes"
+_PROGRESS = "index progress"
+_PAGE = 1000
+
+#: What a client may ask for; the Datastore itself decides when an index serves.
+_ALLOWED = {
+    State.BUILDING: {State.DELETING, State.ERROR},
+    State.SERVING: {State.DELETING},
+    State.ERROR: {State.DELETING},
+    State.DELETING: {State.ERROR},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """The indexes of a project, as its row says. `serialized` is the row, None: there is none."""
+
+    serialized: bytes | None = None
+    next_id: int = 1
+    all: tuple[Composite, ...] = ()
+    by_kind: dict[bytes, tuple[Composite, ...]] = field(default_factory=dict)
+
+    def of_kind(self, kind: bytes | None) -> tuple[Composite, ...]:
+        """The indexes of an encoded kind."""
+        return self.by_kind.get(kind, ()) if kind is not None else ()
+
+    def find(self, index_id: int) -> Composite | None:
+        return next((each for each in self.all if each.id == index_id), None)
+
+
+def catalog_address(project: bytes) -> Address:
+    return meta_address(_NAME, project)
+
+
+def progress_address(project: bytes, index_id: int) -> Address:
+    return meta_address(_PROGRESS, project + index_id.to_bytes(8, "big"))
+
+
+@lru_cache(maxsize=256)
+def parse(serialized: bytes | None) -> Indexes:
+    """The indexes in a catalog row. Rows change seldom, so this is remembered."""
+    if serialized is None:
+        return Indexes()
+    message = catalog_pb2.Catalog.FromString(serialized)
+    found = tuple(_to_composite(entry) for entry in message.entry)
+    kinds = dict.fromkeys(each.definition.kind for each in found)
+    by_kind = {kind: tuple(each for each in found if each.definition.kind == kind) for kind in kinds}
+    return Indexes(serialized, message.next_id, found, by_kind)
+
+
+def _to_composite(entry: catalog_pb2.Catalog.Entry) -> Composite:
+    index = entry.index
+    return Composite(index.id, to_definition(index.definition), State(index.state), entry.note.decode())
+
+
+def to_definition(index: Index) -> Definition:
+    """The definition in a message, as it stands there."""
+    properties = tuple(Order(each.name, each.direction == Index.DESCENDING) for each in index.property)
+    return Definition(keys.encode_kind(index.entity_type), index.ancestor, properties)
+
+
+def set_index(into: CompositeIndex, project: bytes, composite: Composite) -> None:
+    """Sets a message to an index of a project."""
+    app, database, _ = keys.partition_names(project)
+    into.app_id = app
+    if database:
+        into.database_id = database
+    into.id = composite.id
+    into.state = composite.state.value  # type: ignore[assignment]
+    definition = composite.definition
+    into.definition.entity_type = read_text(definition.kind, 0)[0]
+    into.definition.ancestor = definition.ancestor
+    for name, descending in definition.properties:
+        into.definition.property.add(name=name, direction=Index.DESCENDING if descending else Index.ASCENDING)
+
+
+def _serialize(project: bytes, next_id: int, composites: Iterable[Composite]) -> bytes:
+    message = catalog_pb2.Catalog(next_id=next_id)
+    for each in composites:
+        entry = message.entry.add(note=each.note.encode())
+        set_index(entry.index, project, each)
+    return message.SerializeToString()
+
+
+def read(reader: Reader, project: bytes, *, deadline: float) -> Indexes:
+    """The project's indexes as a reader sees them."""
+    return parse(reader.read([catalog_address(project)], deadline=deadline)[0])
+
+
+def projects(reader: Reader, *, deadline: float) -> list[bytes]:
+    """The projects that have, or had, composite indexes."""
+    prefix = text(_NAME.encode())
+    rows = reader.scan(Table.META, META_SCOPE, KeyRange(prefix, after_prefix(prefix)), limit=_PAGE, deadline=deadline)
+    return [key[len(prefix) :] for key, _ in rows]
+
+
+class Catalog:
+    """Creates, changes and deletes indexes. Thread-safe; any number of processes may do so at once."""
+
+    def __init__(self, store: OrderedStore) -> None:
+        self._store = store
+
+    def read(self, project: bytes, *, deadline: float) -> Indexes:
+        return read(self._store, project, deadline=deadline)
+
+    def create(self, project: bytes, definition: Definition, *, deadline: float) -> Composite:
+        """A new index, in state BUILDING. Raises BadRequest for a definition that exists or cannot be built."""
+        definition = checked(definition)
+
+        def add(indexes: Indexes) -> tuple[Composite, ...]:
+            if _existing(indexes, definition) is not None:
+                raise BadRequest("Index already exists.")
+            return (*indexes.all, Composite(indexes.next_id, definition, State.BUILDING))
+
+        return self._change(project, add, deadline).all[-1]
+
+    def find(self, project: bytes, definition: Definition, *, deadline: float) -> Composite:
+        """The index with this definition. Raises BadRequest when there is none."""
+        found = _existing(self.read(project, deadline=deadline), checked(definition))
+        if found is None:
+            raise BadRequest("Index does not exist.")
+        return found
+
+    def update(self, project: bytes, definition: Definition, state: State, *, deadline: float) -> None:
+        """What a client may do to the state of an index: to delete it, or to give up building it."""
+        found = self.find(project, definition, deadline=deadline)
+        if state is found.state:
+            return
+        if found.state is State.BUILDING and state is State.SERVING:
+            raise BadRequest(f"index {found.id} is still being built; it serves by itself as soon as it is complete")
+        if state not in _ALLOWED[found.state]:
+            raise BadRequest(f"cannot move index state from {found.state.value} to {state.value}")
+        self.set_state(project, found.id, state, deadline=deadline)
+
+    def delete(self, project: bytes, index_id: int, *, deadline: float) -> None:
+        """No query uses the index any more; its rows go in the background. Raises BadRequest for an unknown id."""
+        if self.read(project, deadline=deadline).find(index_id) is None:
+            raise BadRequest(f"Index does not exist. (id {index_id})")
+        self.set_state(project, index_id, State.DELETING, deadline=deadline)
+
+    def set_state(
+        self,
+        project: bytes,
+        index_id: int,
+        state: State | None,
+        *,
+        deadline: float,
+        note: str = "",
+        operations: Iterable[Operation] = (),
+    ) -> None:
+        """Moves an index to a state, or out of the catalog (None), together with other operations."""
+
+        def move(indexes: Indexes) -> tuple[Composite, ...]:
+            moved = (
+                each._replace(state=state, note=note) if each.id == index_id and state else each for each in indexes.all
+            )
+            return tuple(each for each in moved if each.id != index_id or state)
+
+        self._change(project, move, deadline, operations)
+
+    def _change(
+        self,
+        project: bytes,
+        change: Callable[[Indexes], tuple[Composite, ...]],
+        deadline: float,
+        operations: Iterable[Operation] = (),
+    ) -> Indexes:
+        address = catalog_address(project)
+        while True:
+            old = self.read(project, deadline=deadline)
+            composites = change(old)
+            next_id = max([old.next_id, *(each.id + 1 for each in composites)])
+            new = _serialize(project, next_id, composites)
+            expected = ABSENT if old.serialized is None else old.serialized
+            try:
+                self._store.write([Write(address, new, expected), *operations], deadline=deadline)
+            except Conflict:
+                if time.monotonic() > deadline:
+                    raise Timeout("the catalog of indexes is contended; nothing was changed") from None
+            else:
+                return parse(new)
+
+
+def _existing(indexes: Indexes, definition: Definition) -> Composite | None:
+    return next(
+        (each for each in indexes.all if each.definition == definition and each.state is not State.DELETING), None
+    )

@@ -1,0 +1,33 @@
+from protos import entity_pb2 as _entity_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Catalog(_message.Message):
+    __slots__ = ("next_id", "entry")
+    class Entry(_message.Message):
+        __slots__ = ("index", "note")
+        INDEX_FIELD_NUMBER: _ClassVar[int]
+        NOTE_FIELD_NUMBER: _ClassVar[int]
+        index: _entity_pb2.CompositeIndex
+        note: bytes
+        def __init__(self, index: _Optional[_Union[_entity_pb2.CompositeIndex, _Mapping]] = ..., note: _Optional[bytes] = ...) -> None: ...
+    NEXT_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    next_id: int
+    entry: _containers.RepeatedCompositeFieldContainer[Catalog.Entry]
+    def __init__(self, next_id: _Optional[int] = ..., entry: _Optional[_Iterable[_Union[Catalog.Entry, _Mapping]]] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("name_space", "path", "entities")
+    NAME_SPACE_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    name_space: bytes
+    path: bytes
+    entities: int
+    def __init__(self, name_space: _Optional[bytes] = ..., path: _Optional[bytes] = ..., entities: _Optional[int] = ...) -> None: ...
