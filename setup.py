@@ -15,6 +15,8 @@ SERVER = [
     "pydantic>=2.10,<3",
     "pydantic-settings>=2.7,<3",
     "typer>=0.15,<1",
+    "rich>=13.9,<16",
+    "PyYAML>=6.0.2,<7",
     "structlog>=24.4",
     "prometheus-client>=0.21,<1",
 ]
@@ -34,6 +36,7 @@ TEST = [
     "ruff>=0.9,<1",
     "types-protobuf>=6",
     "types-psutil>=6",
+    "types-PyYAML>=6",
 ]
 
 #: What `make bench` needs on top.
@@ -41,7 +44,6 @@ BENCH = [
     "appengine-python-standard>=3.1,<4",
     "matplotlib>=3.10,<4",
     "psutil>=6.1,<8",
-    "rich>=13.9,<16",
 ]
 
 #: What `make protos` needs on top.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel, ValidationError
 
-from pbserver import __version__
+from pbserver import __version__, index_commands
 from pbserver.settings import Settings, load
 
 _WRONG_SETTINGS = 2
@@ -30,6 +30,9 @@ Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes; one p
 Threads = Annotated[int | None, typer.Option(metavar="N", help="Threads per worker.")]
 Testing = Annotated[bool | None, typer.Option("--testing", help="POST /reset, ids from 1. Never in production.")]
 TlsFile = Annotated[Path | None, typer.Option(metavar="FILE")]
+
+
+app.add_typer(index_commands.app, name="indexes")
 
 
 def main() -> None:

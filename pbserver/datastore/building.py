@@ -137,7 +137,7 @@ class Builder:
     ) -> tuple[list[Operation], list[Rows], str]:
         """What gives these entities their rows in the index, or why one of them cannot have them."""
         kind = work.composite.definition.kind
-        found = [_key(partition, kind, row) for row in page]
+        found = [tables.key_of_row(partition, kind, row) for row in page]
         groups = list(dict.fromkeys(key.group for key in found))
         stored = reader.read([*map(tables.head_address, groups), *map(tables.entity_address, found)], deadline=deadline)
         operations: list[Operation] = [
@@ -176,10 +176,6 @@ def _removals(scope: bytes, page: Sequence[Row]) -> Iterator[Rows]:
     for row, value in page:
         by_path.setdefault(tables.row_path(row, value), {})[row] = None
     return (Rows(Table.INDEXES, scope, path, rows) for path, rows in by_path.items())
-
-
-def _key(partition: bytes, kind: bytes, row: Row) -> Key:
-    return Key(partition, tables.row_path(*row), tables.root_size(row[1]), kind)
 
 
 def _entries(composite: Composite, key: Key, frame: bytes) -> dict[bytes, bytes | None]:

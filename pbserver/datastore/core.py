@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from adapters.contract import ABSENT, OrderedStore, Reader, Write
 from adapters.errors import Conflict, Corrupt
-from pbserver.datastore import catalog, ids, metadata, needs
+from pbserver.datastore import catalog, ids, metadata, needs, statistics
 from pbserver.datastore.building import Builder
 from pbserver.datastore.catalog import Catalog
 from pbserver.datastore.commit import Committer, Mutation, slot_of
@@ -16,7 +16,7 @@ from pbserver.datastore.execute import DEFAULT_LIMITS, Batch, Execution, Limits,
 from pbserver.datastore.ids import Ids
 from pbserver.datastore.keys import Key, project_of
 from pbserver.datastore.planner import Plan, plan
-from pbserver.datastore.queries import Query
+from pbserver.datastore.queries import Query, normalize
 from pbserver.datastore.sessions import Sessions
 from pbserver.datastore.tables import entity_address, head_address, meta_address
 from pbserver.datastore.transactions import Handle, Transactions
@@ -98,6 +98,10 @@ class Datastore:
             for key, version in zip(wanted, versions, strict=True)
         ]
         found = reader.read(addresses, deadline=deadline)
+        for index, key in enumerate(wanted):
+            if found[index] is None and statistics.is_statistic(key.kind):
+                made = statistics.results(key.partition, key.kind, reader, deadline)
+                found[index] = made.read([addresses[index]], deadline=deadline)[0]
         if not any(versions):
             return found
         return [
@@ -129,16 +133,37 @@ class Datastore:
         with self._view(query, handle, deadline) as reader:
             return self._execution(query, reader, handle, deadline).count(progress)
 
+    def count_kind(self, project: bytes, kind: bytes, *, deadline: float) -> int:
+        """How many entities of an (encoded) kind there are, in all namespaces."""
+        with self._store.snapshot() as reader:
+            partitions = [*metadata.partitions_of_kind(reader, project, kind, deadline)]
+            return sum(
+                Execution(
+                    plan(normalize(Query(partition=each, kind=kind, ancestor=None, filters=(), orders=()))),
+                    reader,
+                    self._limits,
+                    deadline,
+                ).count(Progress(None, 0, None))
+                for each in partitions
+            )
+
     def _execution(self, query: Query, reader: Reader, handle: Handle | None, deadline: float) -> Execution:
         if metadata.is_pseudo(query.kind):
             metadata.check(query, in_transaction=handle is not None)
             return Execution(plan(query), metadata.results(query, reader, deadline), self._limits, deadline)
+        if statistics.is_statistic(query.kind) and not self._is_stored(query, reader, deadline):
+            made = statistics.results(query.partition, query.kind or b"", reader, deadline)
+            return Execution(plan(query), made, self._limits, deadline)
         indexes = catalog.read(reader, project_of(query.partition), deadline=deadline)
         composites = indexes.of_kind(query.kind)
         planned = plan(query, composites)
         if planned.sort or self._indexing.strict:
             self._check_indexes(planned, composites)
         return Execution(planned, reader, self._limits, deadline)
+
+    def _is_stored(self, query: Query, reader: Reader, deadline: float) -> bool:
+        """Whether a test has stored statistics of its own."""
+        return self.testing and metadata.has_entities(reader, query.partition + (query.kind or b""), deadline)
 
     def _check_indexes(self, planned: Plan, composites: Sequence[Composite]) -> None:
         """Says which index is missing: as an error in strict mode, else to whoever tends the indexes."""

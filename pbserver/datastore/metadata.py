@@ -147,7 +147,7 @@ def live_kinds(reader: Reader, partition: bytes, deadline: float) -> Iterator[by
     namespace = text(keys.partition_names(partition)[2])
     for key in _known(reader, keys.project_of(partition), namespace, deadline):
         kind = key[len(namespace) :]
-        if _has_entities(reader, partition + kind, deadline):
+        if has_entities(reader, partition + kind, deadline):
             yield kind
 
 
@@ -157,7 +157,7 @@ def live_namespaces(reader: Reader, project: bytes, deadline: float) -> Iterator
     last = None
     for key in _known(reader, project, b"", deadline):
         namespace, end = read_text(key, 0)
-        if namespace != last and _has_entities(reader, keys.partition(app, database, namespace) + key[end:], deadline):
+        if namespace != last and has_entities(reader, keys.partition(app, database, namespace) + key[end:], deadline):
             last = namespace
             yield namespace
 
@@ -181,7 +181,8 @@ def _known(reader: Reader, project: bytes, prefix: bytes, deadline: float) -> It
         start = rows[-1][0] + b"\x00"
 
 
-def _has_entities(reader: Reader, scope: bytes, deadline: float) -> bool:
+def has_entities(reader: Reader, scope: bytes, deadline: float) -> bool:
+    """Whether there is an entity in a scope of table `indexes`."""
     keys_ = KeyRange(tables.KIND_ROW, after_prefix(tables.KIND_ROW))
     return bool(reader.scan(Table.INDEXES, scope, keys_, limit=1, deadline=deadline))
 

@@ -75,14 +75,14 @@ def is_repeated(value: bytes) -> bool:
     return value[4] == 1
 
 
-def root_size(value: bytes) -> int:
-    """How many bytes of the path behind an index row its first element takes."""
-    return value[2] << 8 | value[3]
-
-
 def row_path(row: bytes, value: bytes) -> bytes:
     """The encoded path at the end of an index row's key."""
     return row[-(value[0] << 8 | value[1]) :]
+
+
+def key_of_row(partition: bytes, kind: bytes, row: tuple[bytes, bytes]) -> Key:
+    """The key of the entity that an index row of an encoded kind leads to."""
+    return Key(partition, row_path(*row), row[1][2] << 8 | row[1][3], kind)
 
 
 def index_changes(key: Key, old: dict[bytes, bytes], new: dict[bytes, bytes]) -> list[Rows]:

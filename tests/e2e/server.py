@@ -44,16 +44,22 @@ def _end(processes: Iterable[psutil.Process]) -> None:
 
 
 class Server:
-    """One pbserver. `directory` receives its output; the store's place is up to the caller.
+    """One pbserver. `directory` receives its output; the store's place is up to the caller. `settings`: TOML.
 
     start, stop and kill may follow each other; every start takes another free port.
     """
 
-    def __init__(self, directory: Path, store: str, *, workers: int = 2, testing: bool = False) -> None:
+    def __init__(
+        self, directory: Path, store: str, *, workers: int = 2, testing: bool = False, settings: str = ""
+    ) -> None:
         self.port = 0
         self._command = [sys.executable, "-m", "pbserver", "serve", "--listen", "127.0.0.1:0", "--admin", "none"]
         self._command += ["--store", store, "--workers", str(workers), "--threads", "9"]
         self._command += ["--testing"] if testing else []
+        if settings:
+            file = directory / "pbserver.toml"
+            file.write_text(settings)
+            self._command += ["--config", str(file)]
         self._output = directory / "pbserver.stdout"
         self._errors = directory / "pbserver.stderr"
         self._process: subprocess.Popen[bytes] | None = None
