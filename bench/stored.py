@@ -17,13 +17,23 @@ _AT_ONCE = 5000
 _CALL_SECONDS = 600.0
 
 
-def load(url: str, kind: bytes, count: int, on_progress: Callable[[float], None]) -> None:
-    """`count` entities of one indexed property, `value`, in ids' order with random values. Closes the store."""
+#: The indexed integers of an entity, by name.
+Properties = Callable[[random.Random], dict[bytes, int]]
+
+
+def one_value(randomly: random.Random) -> dict[bytes, int]:
+    return {b"value": randomly.randrange(RANGE)}
+
+
+def load(
+    url: str, kind: bytes, count: int, on_progress: Callable[[float], None], properties: Properties = one_value
+) -> None:
+    """`count` entities in ids' order with random values. Closes the store."""
     store = open_store(url)
     try:
         datastore = Datastore(store)
         datastore.prepare(deadline=time.monotonic() + _CALL_SECONDS)
-        source = mutations(kind, count)
+        source = mutations(kind, count, properties)
         for start in range(0, count, _AT_ONCE):
             batch = [each for each, _ in zip(source, range(min(_AT_ONCE, count - start)), strict=False)]
             datastore.write(batch, None, deadline=time.monotonic() + _CALL_SECONDS)
@@ -32,11 +42,12 @@ def load(url: str, kind: bytes, count: int, on_progress: Callable[[float], None]
         store.close()
 
 
-def mutations(kind: bytes, count: int) -> Iterator[Mutation]:
+def mutations(kind: bytes, count: int, properties: Properties) -> Iterator[Mutation]:
     randomly = random.Random(5)
     for number in range(1, count + 1):
         proto = EntityProto(key=data.reference(kind, number))
         proto.entity_group.element.append(proto.key.path.element[0])
-        proto.property.add(name=b"value", multiple=False).value.int64_value = randomly.randrange(RANGE)
+        for name, value in properties(randomly).items():
+            proto.property.add(name=name, multiple=False).value.int64_value = value
         key = keys.from_reference(proto.key)
         yield Mutation(key, entities.build(key, proto, proto.SerializeToString()))

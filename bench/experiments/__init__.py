@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from bench.experiments import durable, latency, limit, memory, noop, operations, query
+from bench.experiments import durable, join, latency, limit, memory, noop, operations, query, rows
 from bench.run import Run
 
 EXPERIMENTS: dict[str, Callable[[Run], None]] = {
@@ -11,6 +11,8 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "query": query.run,
     "durable": durable.run,
     "limit": limit.run,
+    "join": join.run,
+    "rows": rows.run,
     "latency": latency.run,
     "memory": memory.run,
 }
