@@ -70,4 +70,4 @@ def _refuse_others(where: str, entry: dict[Any, Any], known: set[str]) -> None:
 
 def dump(definition: Definition) -> str:
     """One entry of an index.yaml."""
-    return needs.as_yaml(needs.Need(definition.kind, definition.ancestor, frozenset(), tuple(definition.properties)))
+    return needs.as_yaml(definition)

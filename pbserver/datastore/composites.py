@@ -74,15 +74,13 @@ Values = dict[bytes, list[bytes]]
 def checked(definition: Definition) -> Definition:
     """The definition without what has no effect. Raises BadRequest for one that cannot be built."""
     properties = definition.properties
-    if properties and properties[-1] == Order(KEY_NAME, descending=False):
-        properties = properties[:-1]
     names = [order.name for order in properties]
-    if not names:
-        raise BadRequest("a composite index needs properties")
     if KEY_NAME in names[:-1]:
         raise BadRequest("__key__ can only be the last property of an index: keys are unique")
-    if names == [KEY_NAME] and not definition.ancestor:
-        raise BadRequest("an index of __key__ alone is built in")
+    if names and properties[-1] == Order(KEY_NAME, descending=False):
+        properties = properties[:-1]
+    if not properties:
+        raise BadRequest("a composite index needs properties")
     for name in names:
         if names.count(name) > 1:
             raise BadRequest(f"property {name.decode(errors='replace')} stands in the index twice")

@@ -171,7 +171,7 @@ class Datastore:
         lacking = needs.missing(wanted, composites) if wanted is not None else None
         if lacking is None:
             return
-        text = needs.as_yaml(lacking)
+        text = needs.as_yaml(needs.recommended(lacking))
         if self._indexing.strict:
             raise NeedIndex(needs.message(lacking, composites))
         if text not in self._suggested and len(self._suggested) < _MOST_SUGGESTIONS:

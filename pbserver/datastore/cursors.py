@@ -41,10 +41,10 @@ def _check_names(postfix: IndexPostfix, query: Query, given: set[bytes]) -> None
 
 
 def encode(position: Position, query: Query, into: IndexPostfix) -> None:
-    """Sets `into` to the cursor of a place in `query`."""
-    if position.path:
+    """Sets `into` to the cursor of a place in `query`; where results are grouped, of the whole group's place."""
+    if position.path and not query.group_by:
         into.key.CopyFrom(keys.to_reference(query.partition, position.path))
-    for name, value in zip(query.cursor_names, position.values, strict=True):
+    for name, value in zip(query.cursor_names, position.values, strict=False):
         index_value = into.index_value.add(property_name=name)
         values.decode(value, 0, index_value.value)
         index_value.value.SetInParent()

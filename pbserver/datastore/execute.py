@@ -1,6 +1,7 @@
 """Carries out a plan: reads rows, drops what does not belong, fetches entities, and says where it stands.
 
-A place in the results is a row's key (Place), so a query goes on after any row, on any worker, with nothing kept.
+A query goes on behind any result by that result's place in the order (Position), on any worker, with nothing kept,
+and though another index serves it by then.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from adapters.contract import Reader, Row, Table
 from pbserver.datastore import entities, keys, needs, tables
 from pbserver.datastore.errors import Internal, NeedIndex
 from pbserver.datastore.matching import Item, Matcher
-from pbserver.datastore.planner import Plan, place_of, read_row, start_place
+from pbserver.datastore.planner import Plan, place_of, read_row
 from pbserver.datastore.queries import Position
 from pbserver.datastore.ranges import Place
 
@@ -40,14 +41,16 @@ class Page(NamedTuple):
 
 
 class Stream(Protocol):
-    def take(self, after: Place | None, limit: int) -> Page: ...
+    def take(self, after: Position | None, limit: int) -> Page:
+        """Up to `limit` results behind a place, or from the start cursor; fewer: there are no more."""
+        ...
 
 
 @dataclass(slots=True)
 class Progress:
-    """Where a query stands: behind the row `after`; so many results still to skip and (None: no limit) to give."""
+    """Where a query stands: behind `after`; so many results still to skip and (None: no limit) to give."""
 
-    after: Place | None
+    after: Position | None
     offset: int
     remaining: int | None
 
@@ -124,7 +127,7 @@ class Execution:
 
     def _advance(self, progress: Progress, rows: Sequence[Row]) -> None:
         if rows:
-            progress.after = Place(rows[-1][0])
+            progress.after = position(self._plan, rows[-1][0])
 
     def _fill(self, batch: Batch, stored: list[bytes] | None) -> None:
         """Sets the frames; cuts the batch behind the result that passes the byte limit."""
@@ -205,21 +208,21 @@ class ScanStream:
         self._matcher = Matcher(plan.query) if plan.distinct else None
         del limits
 
-    def take(self, after: Place | None, limit: int) -> Page:
+    def take(self, after: Position | None, limit: int) -> Page:
         if limit <= 0:
             return Page([], None)
-        if after is None:
-            after = start_place(self._plan)
+        start = self._plan.query.start if after is None else after
+        place = None if start is None else place_of(self._plan, start)
         rows: list[Row] = []
         while len(rows) < limit:
             wanted = limit - len(rows)
-            read = self._plan.source.rows(self._reader, after, wanted, self._deadline)
+            read = self._plan.source.rows(self._reader, place, wanted, self._deadline)
             if self._matcher is None:
                 return Page(read, None)
             rows += self._first_rows(self._matcher, read)
             if len(read) < wanted:
                 break
-            after = Place(read[-1][0])
+            place = Place(read[-1][0])
         return Page(rows, None)
 
     def _first_rows(self, matcher: Matcher, rows: list[Row]) -> list[Row]:
@@ -243,31 +246,20 @@ class GroupedStream:
         self._stream = stream
         self._width = len(plan.query.group_by)
 
-    def take(self, after: Place | None, limit: int) -> Page:
+    def take(self, after: Position | None, limit: int) -> Page:
         rows: list[Row] = []
-        group = None
-        if after is not None:
-            group = self._group(after.row)
-            after = self._behind(after.row)
         while len(rows) < limit:
+            group = after.values[: self._width] if after is not None else None
             wanted = min(limit - len(rows) + 1, _GROUPS_AT_ONCE)
-            read = self._stream.take(after, wanted).rows
+            read = self._stream.take(after and Position(after.values[: self._width], b"", before=False), wanted).rows
             for row in read:
-                before, group = group, self._group(row[0])
+                before, group = group, read_row(self._plan, row[0])[0][: self._width]
                 if group != before:
                     rows.append(row)
-            if len(read) < wanted:
+            if len(read) < wanted or group is None:
                 break
-            after = self._behind(read[-1][0])
+            after = Position(group, b"", before=False)
         return Page(rows[:limit], None)
-
-    def _group(self, row: bytes) -> tuple[bytes, ...]:
-        return read_row(self._plan, row)[0][: self._width]
-
-    def _behind(self, row: bytes) -> Place:
-        if self._plan.sort:
-            return Place(row)
-        return place_of(self._plan, Position(self._group(row), b"", before=False))
 
 
 class SortedStream:
@@ -281,11 +273,11 @@ class SortedStream:
         self._matcher = Matcher(plan.query)
         self._sorted: list[Row] | None = None
 
-    def take(self, after: Place | None, limit: int) -> Page:
+    def take(self, after: Position | None, limit: int) -> Page:
         query = self._plan.query
         if self._sorted is None:
             self._sorted = self._sort()
-        start = query.start if after is None else Position(*read_row(self._plan, after.row), after.inclusive)
+        start = query.start if after is None else after
         rows: list[Row] = []
         for row in self._sorted:
             if len(rows) == limit:
@@ -309,7 +301,7 @@ class SortedStream:
                 wanted = needs.need(self._plan.query)
                 raise NeedIndex(
                     f"the query needs a composite index: more than {self._most} entities would have to be sorted"
-                    + (f". The index is:\n{needs.as_yaml(wanted)}" if wanted else "")
+                    + (f". The index is:\n{needs.as_yaml(needs.recommended(wanted))}" if wanted else "")
                 )
             if len(rows) < _PAGE:
                 break
@@ -331,8 +323,5 @@ class SortedStream:
 
 
 def position(plan: Plan, row: bytes) -> Position:
-    """The cursor that stands behind a row of the plan."""
-    ordered, path = read_row(plan, row)
-    if plan.query.group_by:
-        return Position(ordered[: len(plan.query.group_by)], b"", before=False)
-    return Position(ordered, path, before=False)
+    """The place behind a row of the plan."""
+    return Position(*read_row(plan, row), before=False)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pbserver.datastore.composites import Composite, State
+from pbserver.datastore.composites import Composite, Definition, State
 from pbserver.datastore.encoding import read_text
 from pbserver.datastore.queries import KEY_NAME, Op, Order, Query
 
@@ -120,7 +120,7 @@ def message(lacking: Need, composites: Iterable[Composite]) -> str:
     text = (
         "This query requires a composite index that is not defined. "
         "You must update the index.yaml file in your application root.\n"
-        f"The following index is the minimum index required:\n{as_yaml(lacking)}"
+        f"The following index is the minimum index required:\n{as_yaml(recommended(lacking))}"
     )
     soon = [each._replace(state=State.SERVING) for each in composites if each.state is State.BUILDING]
     if soon and missing(lacking, soon) is None:
@@ -128,14 +128,21 @@ def message(lacking: Need, composites: Iterable[Composite]) -> str:
     return text
 
 
-def as_yaml(wanted: Need) -> str:
-    """The index as an entry of index.yaml."""
-    lines = [f"- kind: {_shown(read_text(wanted.kind, 0)[0])}"]
-    if wanted.ancestor:
+def recommended(wanted: Need) -> Definition:
+    """The index that serves a need best: what may stand in any order is sorted by name."""
+    equal = [Order(name, descending=False) for name in sorted(wanted.equal)]
+    ordered = [Order(name, bool(descending)) for name, descending in wanted.ordered]
+    behind = [Order(name, descending=False) for names in (wanted.grouped, wanted.present) for name in sorted(names)]
+    return Definition(wanted.kind, wanted.ancestor, (*equal, *ordered, *behind))
+
+
+def as_yaml(definition: Definition) -> str:
+    """An index as an entry of index.yaml."""
+    lines = [f"- kind: {_shown(read_text(definition.kind, 0)[0])}"]
+    if definition.ancestor:
         lines.append("  ancestor: yes")
     lines.append("  properties:")
-    plain = [(name, None) for names in (wanted.grouped, wanted.present) for name in sorted(names)]
-    for name, descending in [*((name, None) for name in sorted(wanted.equal)), *wanted.ordered, *plain]:
+    for name, descending in definition.properties:
         lines.append(f"  - name: {_shown(name)}")
         if descending:
             lines.append("    direction: desc")

@@ -219,12 +219,6 @@ def _value_scan(query: Query, name: bytes | None, *, sort: bool = False) -> Plan
     return replace(made, source=replace(source, end=Place(end.row, not end.inclusive)))
 
 
-def start_place(plan_: Plan) -> Place | None:
-    """The start cursor as a place of the scan."""
-    start = plan_.query.start
-    return None if start is None else place_of(plan_, start)
-
-
 def place_of(plan_: Plan, position: Position) -> Place:
     """A position as a place among the plan's rows. One without a path stands before or behind all with its values."""
     row = plan_.prefix + _suffix(position, plan_.turned)

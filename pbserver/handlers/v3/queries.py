@@ -1,15 +1,16 @@
 """RunQuery, Next, Count, DeleteCursor.
 
 A query that is not finished leaves a Continuation under the handle its client gets: the query as it was sent and
-the last index row given out. So Next works on any worker of any node.
+the place of the last result given out. So Next works on any worker of any node.
 """
 
 from collections.abc import Sequence
 
+from pbserver.datastore import catalog, keys, metadata, needs
+from pbserver.datastore.composites import Composite, State
 from pbserver.datastore.errors import BadRequest
 from pbserver.datastore.execute import Batch, Progress, position
-from pbserver.datastore.queries import Query
-from pbserver.datastore.ranges import Place
+from pbserver.datastore.queries import Position, Query
 from pbserver.handlers.v3 import query_messages
 from pbserver.handlers.v3.call import Call, parse
 from protos import datastore_v3_pb2 as v3
@@ -28,6 +29,8 @@ def run_query(call: Call, data: bytes) -> Sequence[bytes]:
         result.compiled_query.primaryscan.index_name = b"pbserver"
         result.compiled_query.keys_only = query.keys_only
     batch = _run(call, message, query, progress, _count(message))
+    if message.filter or message.order or message.property_name:
+        _name_index(result, message, query)
     if batch.more:
         state = _state(message.app, data, progress)
         result.cursor.app = message.app
@@ -45,7 +48,7 @@ def next_batch(call: Call, data: bytes) -> Sequence[bytes]:
     message = parse(v3.Query, state.query)
     query = _to_query(call, message)
     progress = Progress(
-        Place(state.after) if state.HasField("after") else None,
+        Position(tuple(state.after.value), state.after.path, before=False) if state.HasField("after") else None,
         request.offset if request.HasField("offset") else state.offset,
         state.remaining if state.HasField("remaining") else None,
     )
@@ -119,7 +122,8 @@ def _run(call: Call, message: v3.Query, query: Query, progress: Progress, wanted
 def _state(app: bytes, query: bytes, progress: Progress) -> bytes:
     state = Continuation(app=app, query=query, offset=progress.offset)
     if progress.after is not None:
-        state.after = progress.after.row
+        state.after.value.extend(progress.after.values)
+        state.after.path = progress.after.path
     if progress.remaining is not None:
         state.remaining = progress.remaining
     return state.SerializeToString()
@@ -137,6 +141,14 @@ def _answer(
     return [result.SerializeToString(), *batch.frames]
 
 
+def _name_index(result: v3.QueryResult, message: v3.Query, query: Query) -> None:
+    """Says which composite index the query asks for, as the SDK's index_list() shows it."""
+    wanted = needs.need(query)
+    if wanted is not None and not metadata.is_pseudo(query.kind):
+        project = keys.partition(message.app, message.database_id, b"")
+        catalog.set_index(result.index.add(), project, Composite(0, needs.recommended(wanted), State.SERVING))
+
+
 def _set_cursors(result: v3.QueryResult, batch: Batch, query: Query, progress: Progress) -> None:
     planned = batch.plan
     for row, _ in batch.rows:
@@ -145,5 +157,5 @@ def _set_cursors(result: v3.QueryResult, batch: Batch, query: Query, progress: P
     if batch.last_skipped is not None:
         place = position(planned, batch.last_skipped[0])
         query_messages.set_cursor(result.skipped_results_compiled_cursor, place, query)
-    last = query.start if progress.after is None else position(planned, progress.after.row)
+    last = progress.after or query.start
     query_messages.set_cursor(result.compiled_cursor, last, query)
