@@ -133,12 +133,12 @@ def from_reference(reference: Reference) -> Key:
 
 
 def is_incomplete(path: Path) -> bool:
-    """Whether the last element waits for an id from the server."""
+    """Whether the last element waits for an id from the server. An empty name is a name, though no valid one."""
     elements = path.element
     if not elements:
         raise BadRequest("key's path cannot be empty")
     last = elements[-1]
-    return not last.id and not last.name
+    return not last.id and not last.HasField("name")
 
 
 def decode_path(path: bytes) -> Iterator[tuple[bytes, int | bytes]]:

@@ -113,7 +113,9 @@ class ValueDescending:
         upper = self.keys.stop
         if after is not None:
             run = self._run_of(after.row)
-            found += self._forward(reader, KeyRange(max(run, after.key), after_prefix(run)), limit, deadline)
+            behind = after_prefix(run) or b""
+            if behind > self.keys.start:  # else the place lies behind all results
+                found += self._forward(reader, KeyRange(max(run, after.key), behind), limit, deadline)
             upper = run
         while len(found) < limit and (upper is None or upper > self.keys.start):
             upper = self._take(reader, found, upper, limit, deadline)

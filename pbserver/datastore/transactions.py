@@ -126,6 +126,19 @@ class Transactions:
     def rollback(self, handle: Handle, *, deadline: float) -> None:
         """Forgets the transaction and what it buffered."""
         self._load(handle, deadline)
+        self._forget(handle, deadline)
+
+    def abandon(self, handle: Handle, *, cross_group: bool, deadline: float) -> None:
+        """Forgets a transaction, if it is not over already, in favour of the one that its client begins now."""
+        try:
+            previous = self._load(handle, deadline)
+        except BadRequest:
+            return
+        if previous.header.cross_group != cross_group:
+            raise BadRequest("Transaction should have same options as previous_transaction")
+        self._forget(handle, deadline)
+
+    def _forget(self, handle: Handle, deadline: float) -> None:
         rows = self._sessions.scan(handle.number, b"g", b"n", deadline=deadline)
         self._sessions.delete(handle.number, [part for part, _ in rows], deadline=deadline)
 

@@ -1,79 +1,113 @@
-"""The two that are compared: this server's application, and the SDK's own in-process Datastore as the referee."""
+"""Those that are compared: this server behind its socket, and Google's own implementation as the referee."""
 
-import time
+import http.client
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
 
-from google.appengine.api import api_base_pb2, apiproxy_stub_map, datastore_file_stub
-from google.appengine.datastore import datastore_pb
+from google.appengine.api import apiproxy_stub_map, datastore_file_stub
 from google.appengine.datastore.datastore_stub_util import PseudoRandomHRConsistencyPolicy
 from google.appengine.runtime import apiproxy_errors
 
-from adapters.build import open_store
-from pbserver.dispatch import build_application
-from pbserver.frontends.exchange import Request
-from pbserver.settings import DatastoreSettings, Settings
 from protos import remote_api_pb2
+from tests.differential.programs import MESSAGES
+from tests.differential.values import APP
+from tests.e2e.server import Server
 
-APP = "s~differential"
+#: Where the referee cuts its answers, and so this server in the match.
+BATCH_RESULTS = 300
 
-ANSWERS: dict[str, Any] = {
-    "Get": datastore_pb.GetResponse,
-    "Put": datastore_pb.PutResponse,
-    "Delete": datastore_pb.DeleteResponse,
-    "RunQuery": datastore_pb.QueryResult,
-    "Next": datastore_pb.QueryResult,
-    "BeginTransaction": datastore_pb.Transaction,
-    "Commit": datastore_pb.CommitResponse,
-    "Rollback": api_base_pb2.VoidProto,
-    "AllocateIds": datastore_pb.AllocateIdsResponse,
-}
+#: The code of an outcome that is no Datastore error but an exception inside the referee.
+CRASHED = -1000
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """An answer, or the Datastore error code in its place."""
+    """An answer, or the Datastore error code in its place: negative when the call itself was refused."""
 
     answer: Any
     code: int = 0
     detail: str = ""
 
 
-class _NoMetrics:
-    def observe(self, call: int, outcome: int, seconds: float) -> None:
-        pass
+class Player(Protocol):
+    def reset(self) -> None:
+        """Forgets everything, ids included."""
+
+    def call(self, method: str, request: Any) -> Outcome:
+        """Never changes `request`."""
 
 
-class OurServer:
-    """The application behind the hot port, called without the socket."""
+class RemotePlayer:
+    """A player that speaks remote_api over one kept-alive HTTP connection."""
 
-    def __init__(self, url: str) -> None:
-        self._store = open_store(url)
-        # Answers are cut where the referee cuts its own.
-        settings = Settings(store=url, testing=True, datastore=DatastoreSettings(batch_results=300))
-        self._application = build_application(settings, self._store, _NoMetrics(), worker_index=1)
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def reset(self) -> None:
+        self._post("/reset", b"")
 
     def call(self, method: str, request: Any) -> Outcome:
         envelope = remote_api_pb2.Request(
-            service_name=b"datastore_v3", method=method.encode(), request=request.SerializeToString()
+            service_name=b"datastore_v3",
+            method=method.encode(),
+            request=request.SerializePartialToString(),
+            request_id=b"differential",
         )
-        http = Request(b"POST", b"/rpc_http", {}, envelope.SerializeToString(), time.monotonic())
-        answer = remote_api_pb2.Response.FromString(self._application.answer(http).body)
+        answer = remote_api_pb2.Response.FromString(self._post("/rpc_http", envelope.SerializeToString()))
         if answer.HasField("rpc_error"):
             return Outcome(None, -1 - answer.rpc_error.code, answer.rpc_error.detail)
         if answer.HasField("application_error"):
             return Outcome(None, answer.application_error.code, answer.application_error.detail)
-        return Outcome(ANSWERS[method].FromString(answer.response))
+        return Outcome(MESSAGES[method][1].FromString(answer.response))
 
     def close(self) -> None:
-        self._application.close()
-        self._store.close()
+        self._connection.close()
+
+    def _post(self, path: str, body: bytes) -> bytes:
+        self._connection.request("POST", path, body, {"Content-Type": "application/octet-stream"})
+        response = self._connection.getresponse()
+        content = response.read()
+        if response.status != http.client.OK:
+            raise AssertionError(f"POST {path}: {response.status} {content[:200]!r}")
+        return content
+
+
+class OurServer(RemotePlayer):
+    """A pbserver process of two workers on a fresh store, ended with the context."""
+
+    def __init__(self, directory: Path) -> None:
+        config = directory / "pbserver.toml"
+        config.write_text(f"[datastore]\nbatch_results = {BATCH_RESULTS}\n")
+        self._running = ExitStack()
+        self._server = _ConfiguredServer(directory, config)
+        self._running.enter_context(self._server)
+        super().__init__(self._server.port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+        self._running.__exit__(kind, error, tb)
+
+
+class _ConfiguredServer(Server):
+    def __init__(self, directory: Path, config: Path) -> None:
+        super().__init__(directory, f"lmdb:{directory}/store?durability=none", workers=2, testing=True)
+        self._command += ["--config", str(config)]
 
 
 class Referee:
-    """Google's DatastoreFileStub, strongly consistent, with sequential ids."""
+    """Google's DatastoreFileStub in this process: strongly consistent, with sequential ids, wanting no index."""
 
     def __init__(self) -> None:
+        self._stub: Any = None
+        self.reset()
+
+    def reset(self) -> None:
         self._stub = datastore_file_stub.DatastoreFileStub(
             APP,
             None,
@@ -81,7 +115,7 @@ class Referee:
             consistency_policy=PseudoRandomHRConsistencyPolicy(probability=1),
             auto_id_policy="sequential",
             require_indexes=False,
-            root_path=None,
+            root_path=None,  # an index.yaml could not name a kind with a NUL
         )
         apiproxy_stub_map.apiproxy = apiproxy_stub_map.APIProxyStubMap()
         apiproxy_stub_map.apiproxy.RegisterStub("datastore_v3", self._stub)
@@ -89,12 +123,29 @@ class Referee:
     def call(self, method: str, request: Any) -> Outcome:
         own = type(request)()
         own.CopyFrom(request)
-        answer = ANSWERS[method]()
+        answer = MESSAGES[method][1]()
+        self._forget_empty_kinds()
         try:
             self._stub.MakeSyncCall("datastore_v3", method, own, answer)
         except apiproxy_errors.ApplicationError as error:
             return Outcome(None, error.application_error, error.error_detail)
+        except Exception as error:  # noqa: BLE001 - whatever breaks inside the referee is its answer
+            return Outcome(None, CRASHED, f"{type(error).__name__}: {error}")
         return Outcome(answer)
 
-    def close(self) -> None:
-        pass
+    def _forget_empty_kinds(self) -> None:
+        """Looking for a kind leaves an empty one behind in the stub, which metadata queries would list."""
+        kinds = self._stub._GetAllEntities()
+        for kind in [kind for kind, entities in kinds.items() if not entities]:
+            del kinds[kind]
+
+
+def open_referee(name: str, running: ExitStack, directory: Path) -> Player:
+    """The referee `python` or `java`; what it needs ends with `running`."""
+    if name == "java":
+        from tests.differential.java_referee import JavaReferee
+
+        return running.enter_context(JavaReferee(directory))
+    if name != "python":
+        raise ValueError(f"DIFFERENTIAL_REFEREE is {name!r}; it may be python or java")
+    return Referee()

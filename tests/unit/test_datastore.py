@@ -3,18 +3,20 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
 
 import pytest
 
 from adapters.build import open_store
 from adapters.contract import KeyRange, OrderedStore, Row, Table, Write
 from adapters.errors import Corrupt
-from pbserver.datastore import ids, sessions
+from pbserver.datastore import ids, keys, sessions
 from pbserver.datastore.commit import IdInUse, Mutation
 from pbserver.datastore.core import Datastore
 from pbserver.datastore.errors import BadRequest, ConcurrentTransaction, NeedIndex
-from pbserver.datastore.execute import Execution, Limits, Progress
+from pbserver.datastore.execute import Execution, Limits, Progress, position
+from pbserver.datastore.keys import is_incomplete
 from pbserver.datastore.planner import plan
 from pbserver.datastore.ranges import Place, ValueDescending
 from pbserver.datastore.tables import meta_address, row_path, session_scope
@@ -276,3 +278,34 @@ def test_values_descend_and_keys_ascend_under_equal_values(datastore: Datastore,
         after = Place(rows[-1][0])
     expected = sorted(range(1, 41), key=lambda n: (-(n % spread), n))
     assert [row_path(*row) for row in found] == [key((b"K", n)).path for n in expected]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_between_cursors_that_stand_the_wrong_way_round_there_is_nothing(
+    datastore: Datastore, descending: bool
+) -> None:
+    put(datastore, *(entity(reference((b"K", n)), p=value) for n, value in enumerate([3, 3, 3, 1, 2, 2], 1)))
+    asked = query(orders=[(b"p", descending)])
+    everything = datastore.query(asked, Progress(None, 0, None), 100, None, deadline=FAR)
+    places = [position(everything.plan, row) for row, _ in everything.rows]
+    for start, end in product(range(6), repeat=2):
+        between = replace(asked, start=places[start], end=places[end])
+        found = datastore.query(between, Progress(None, 0, None), 100, None, deadline=FAR).rows
+        assert found == everything.rows[start + 1 : end + 1]
+
+
+def test_a_previous_transaction_has_to_be_of_the_same_kind(datastore: Datastore) -> None:
+    previous = begin(datastore, cross_group=True)
+    with pytest.raises(BadRequest, match="same options as previous_transaction"):
+        datastore.transactions.abandon(previous, cross_group=False, deadline=FAR)
+    datastore.transactions.abandon(previous, cross_group=True, deadline=FAR)
+    datastore.transactions.abandon(previous, cross_group=False, deadline=FAR)  # it is over
+
+
+def test_an_empty_name_is_no_request_for_an_id() -> None:
+    path = reference((b"K", None)).path
+    assert is_incomplete(path)
+    path.element[0].name = b""
+    assert not is_incomplete(path)
+    with pytest.raises(BadRequest, match="missing key id/name"):
+        keys.encode_element(path.element[0])

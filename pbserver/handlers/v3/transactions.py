@@ -1,7 +1,6 @@
 """BeginTransaction, Commit, Rollback, AddActions."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 from pbserver.datastore import keys
 from pbserver.datastore.errors import BadRequest
@@ -16,8 +15,8 @@ def begin_transaction(call: Call, data: bytes) -> Sequence[bytes]:
     if request.HasField("previous_transaction"):
         if request.mode != BeginTransactionRequest.READ_WRITE:
             raise BadRequest("previous_transaction can only be set in READ_WRITE mode")
-        with suppress(BadRequest):  # it may be over already
-            call.datastore.transactions.rollback(call.transaction(request.previous_transaction), deadline=call.deadline)
+        previous = call.transaction(request.previous_transaction)
+        call.datastore.transactions.abandon(previous, cross_group=request.allow_multiple_eg, deadline=call.deadline)
     handle = call.datastore.transactions.begin(
         request.app,
         cross_group=request.allow_multiple_eg,
