@@ -91,12 +91,11 @@ class Builder:
             if found is not None:
                 operations, rows, refused = self._rows(reader, work, *found, deadline)
         if found is None:
-            self._catalog.set_state(
-                project, composite.id, State.SERVING, deadline=deadline, operations=[Write(address, None)]
-            )
+            done = [Write(address, None)]
+            self._catalog.move(project, composite, State.SERVING, deadline=deadline, operations=done)
             return False
         if refused:
-            self._catalog.set_state(project, composite.id, State.ERROR, deadline=deadline, note=refused)
+            self._catalog.move(project, composite, State.ERROR, deadline=deadline, note=refused)
             return False
         partition, page = found
         progress.name_space = keys.partition_names(partition)[2]
@@ -167,7 +166,7 @@ class Builder:
                 self._store.write([], rows=[*_removals(partition + kind, page)], deadline=deadline)
                 return True
         progress = Write(catalog.progress_address(project, composite.id), None)
-        self._catalog.set_state(project, composite.id, None, deadline=deadline, operations=[progress])
+        self._catalog.move(project, composite, None, deadline=deadline, operations=[progress])
         return False
 
 
@@ -185,7 +184,8 @@ def _entries(composite: Composite, key: Key, frame: bytes) -> dict[bytes, bytes 
 
 
 def _shown(key: Key) -> str:
-    return "/".join(
+    namespace = keys.partition_names(key.partition)[2].decode()
+    return (f"in namespace {namespace}: " if namespace else "") + "/".join(
         f"{kind.decode()}:{identifier if isinstance(identifier, int) else identifier.decode()}"
         for kind, identifier in keys.decode_path(key.path)
     )

@@ -146,40 +146,52 @@ class Catalog:
 
     def update(self, project: bytes, definition: Definition, state: State, *, deadline: float) -> None:
         """What a client may do to the state of an index: to delete it, or to give up building it."""
-        found = self.find(project, definition, deadline=deadline)
-        if state is found.state:
-            return
-        if found.state is State.BUILDING and state is State.SERVING:
-            raise BadRequest(f"index {found.id} is still being built; it serves by itself as soon as it is complete")
-        if state not in _ALLOWED[found.state]:
-            raise BadRequest(f"cannot move index state from {found.state.value} to {state.value}")
-        self.set_state(project, found.id, state, deadline=deadline)
+        while True:
+            found = self.find(project, definition, deadline=deadline)
+            if state is found.state:
+                return
+            if found.state is State.BUILDING and state is State.SERVING:
+                raise BadRequest(
+                    f"index {found.id} is still being built; it serves by itself as soon as it is complete"
+                )
+            if state not in _ALLOWED[found.state]:
+                raise BadRequest(f"cannot move index state from {found.state.value} to {state.value}")
+            if self.move(project, found, state, deadline=deadline):
+                return
 
     def delete(self, project: bytes, index_id: int, *, deadline: float) -> None:
         """No query uses the index any more; its rows go in the background. Raises BadRequest for an unknown id."""
-        if self.read(project, deadline=deadline).find(index_id) is None:
-            raise BadRequest(f"Index does not exist. (id {index_id})")
-        self.set_state(project, index_id, State.DELETING, deadline=deadline)
+        while True:
+            found = self.read(project, deadline=deadline).find(index_id)
+            if found is None:
+                raise BadRequest(f"Index does not exist. (id {index_id})")
+            if found.state is State.DELETING or self.move(project, found, State.DELETING, deadline=deadline):
+                return
 
-    def set_state(
+    def move(
         self,
         project: bytes,
-        index_id: int,
+        composite: Composite,
         state: State | None,
         *,
         deadline: float,
         note: str = "",
         operations: Iterable[Operation] = (),
-    ) -> None:
-        """Moves an index to a state, or out of the catalog (None), together with other operations."""
+    ) -> bool:
+        """Moves an index to a state, or out of the catalog (None), together with other operations.
 
-        def move(indexes: Indexes) -> tuple[Composite, ...]:
-            moved = (
-                each._replace(state=state, note=note) if each.id == index_id and state else each for each in indexes.all
-            )
-            return tuple(each for each in moved if each.id != index_id or state)
+        False, and nothing written, when the index is no longer just as `composite` says.
+        """
+        moved = False
 
-        self._change(project, move, deadline, operations)
+        def change(indexes: Indexes) -> tuple[Composite, ...]:
+            nonlocal moved
+            moved = composite in indexes.all
+            new = () if state is None else (composite._replace(state=state, note=note),)
+            return tuple(kept for each in indexes.all for kept in (new if each == composite else (each,)))
+
+        self._change(project, change, deadline, operations)
+        return moved
 
     def _change(
         self,
@@ -192,6 +204,8 @@ class Catalog:
         while True:
             old = self.read(project, deadline=deadline)
             composites = change(old)
+            if composites == old.all:
+                return old
             next_id = max([old.next_id, *(each.id + 1 for each in composites)])
             new = _serialize(project, next_id, composites)
             expected = ABSENT if old.serialized is None else old.serialized

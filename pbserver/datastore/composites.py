@@ -118,6 +118,10 @@ class Size(NamedTuple):
     rows: int
     key_bytes: int
 
+    @property
+    def is_too_large(self) -> bool:
+        return self.rows > MAX_ENTRIES or self.key_bytes > MAX_COMPOSITE_BYTES
+
 
 def size(composite: Composite, key: Key, values: Values) -> Size:
     """The size of entries(), without making them."""

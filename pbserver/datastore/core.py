@@ -169,7 +169,7 @@ class Datastore:
         """Says which index is missing: as an error in strict mode, else to whoever tends the indexes."""
         wanted = needs.need(planned.query)
         lacking = needs.missing(wanted, composites) if wanted is not None else None
-        if lacking is None:
+        if lacking is None or not needs.can_exist(lacking):
             return
         text = needs.as_yaml(needs.recommended(lacking))
         if self._indexing.strict:

@@ -213,12 +213,14 @@ def unframe(stored: bytes) -> bytes:
 
 
 def stored_rows(key: Key, stored: bytes, of_kind: tuple[Composite, ...]) -> dict[bytes, bytes]:
-    """The index rows of what is stored. An index that is being built may lack some of them."""
+    """The index rows of what is stored. An index that is being built may lack some of them, and all of an entity that
+    has too many: it will never serve.
+    """
     proto = parse(stored)
     rows = index_rows(key, proto)
     if of_kind:
         found = property_values(proto)
         for each in of_kind:
-            if each.is_written:
+            if each.is_written and not composites.size(each, key, found).is_too_large:
                 rows.update(composites.entries(each, key, found))
     return rows

@@ -14,6 +14,7 @@ from pbserver.datastore.encoding import read_text
 from pbserver.datastore.queries import KEY_NAME, Op, Order, Query
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")  # to YAML; JSON leaves them as they are
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))  # YAML takes them for something else
 
 
@@ -64,6 +65,13 @@ def _without_built_in(
     if all(name == KEY_NAME for name in compared):
         equal = equal - {KEY_NAME}
     return tuple(orders), equal
+
+
+def can_exist(found: Need) -> bool:
+    """Whether there can be such an index: `__key__` is the last property, or none. Nobody can ask for the others."""
+    before = found.equal.union(name for name, _ in found.ordered[:-1])
+    last = found.ordered[-1][0] if found.ordered else b""
+    return KEY_NAME not in before and not (last == KEY_NAME and (found.grouped or found.present))
 
 
 def _is_built_in(found: Need) -> bool:
@@ -153,4 +161,8 @@ def _shown(name: bytes) -> str:
     """A name as YAML reads it back."""
     shown = name.decode(errors="replace")
     plain = _PLAIN.fullmatch(shown) and shown.lower() not in _WORDS
-    return shown if plain else json.dumps(shown, ensure_ascii=False)
+    return shown if plain else _UNPRINTABLE.sub(_escaped, json.dumps(shown, ensure_ascii=False))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"

@@ -3,6 +3,8 @@
 from typing import Any
 
 from pbserver.datastore import entities, keys
+from pbserver.datastore.building import Builder
+from pbserver.datastore.composites import Definition
 from pbserver.datastore.entities import Entity
 from pbserver.datastore.keys import Key
 from pbserver.datastore.queries import Filter, Op, Order, Query, normalize
@@ -88,3 +90,19 @@ def query(
             orders=tuple(Order(name, descending) for name, descending in orders or []),
         )
     )
+
+
+def definition(*properties: tuple[bytes, bool], kind: bytes = b"K", ancestor: bool = False) -> Definition:
+    """Of an index of properties, each with whether it descends."""
+    return Definition(keys.encode_kind(kind), ancestor, tuple(Order(*each) for each in properties))
+
+
+def finish_indexes(builder: Builder) -> int:
+    """Builds and removes all there is to be built and removed; how many steps that took."""
+    steps = 0
+    while unfinished := builder.unfinished(deadline=FAR):
+        for work in unfinished:
+            steps += 1
+            while builder.step(work, deadline=FAR):
+                steps += 1
+    return steps
