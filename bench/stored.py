@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from adapters.build import open_store
 from bench import data
 from pbserver.datastore import entities, keys
-from pbserver.datastore.commit import Mutation
 from pbserver.datastore.core import Datastore
+from pbserver.datastore.mutations import Mutation
 from protos.entity_pb2 import EntityProto
 
 #: Values of the one indexed property are below this.

@@ -1,20 +1,21 @@
 """The Datastore's calls, in terms of keys, entities and queries; handlers put them into messages."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from adapters.contract import ABSENT, OrderedStore, Reader, Write
 from adapters.errors import Conflict, Corrupt
 from pbserver.datastore import catalog, ids, metadata, needs, statistics
+from pbserver.datastore.batch_groups import BatchGroups
 from pbserver.datastore.building import Builder
 from pbserver.datastore.catalog import Catalog
-from pbserver.datastore.commit import Committer, Mutation, slot_of
 from pbserver.datastore.composites import Composite
 from pbserver.datastore.errors import BadRequest, NeedIndex
 from pbserver.datastore.execute import DEFAULT_LIMITS, Batch, Execution, Limits, Progress
+from pbserver.datastore.groups import Result, slot_of
 from pbserver.datastore.ids import Ids
 from pbserver.datastore.keys import Key, project_of
+from pbserver.datastore.mutations import Kinds, Mutation
 from pbserver.datastore.planner import Plan, plan
 from pbserver.datastore.queries import Query, normalize
 from pbserver.datastore.sessions import Sessions
@@ -59,8 +60,8 @@ class Datastore:
         self.catalog = Catalog(store)
         self.ids = Ids(store, block=1 if testing else ID_BLOCK)
         self.sessions = Sessions(store)
-        self._committer = Committer(store, remember_kinds=not testing)
-        self.transactions = Transactions(store, self.sessions, self._committer)
+        self._groups = BatchGroups(store, Kinds(remember=not testing))
+        self.transactions = Transactions(store, self.sessions, self._groups)
 
     def prepare(self, *, deadline: float) -> None:
         """Makes an empty store ours. Raises adapters.errors.Corrupt for a store of another format."""
@@ -88,8 +89,9 @@ class Datastore:
         if handle is None:
             return self._get(wanted, self._store, deadline)
         groups = dict.fromkeys(key.group for key in wanted)
-        with self.transactions.view(handle, groups, deadline=deadline) as reader:
-            return self._get(wanted, reader, deadline)
+        return self.transactions.read(
+            handle, groups, lambda reader: self._get(wanted, reader, deadline), deadline=deadline
+        )
 
     def _get(self, wanted: Sequence[Key], reader: Reader, deadline: float) -> list[bytes | None]:
         versions = [metadata.is_entity_group(key) for key in wanted]
@@ -117,7 +119,7 @@ class Datastore:
         if handle is not None:
             self.transactions.buffer(handle, mutations, deadline=deadline)
             return None
-        return self._committer.commit(mutations, {}, deadline=deadline)
+        return self._groups.put(mutations, deadline=deadline)
 
     def new_id(self, partition: bytes, *, sequential: bool, deadline: float) -> int:
         policy = ids.SEQUENTIAL if sequential or self.testing else ids.SCATTERED
@@ -125,13 +127,22 @@ class Datastore:
 
     def query(self, query: Query, progress: Progress, count: int, handle: Handle | None, *, deadline: float) -> Batch:
         """The next results of a normalized query; moves `progress` on."""
-        with self._view(query, handle, deadline) as reader:
-            return self._execution(query, reader, handle, deadline).batch(progress, count)
+
+        def work(reader: Reader) -> tuple[Batch, Progress]:
+            moved = replace(progress)
+            return self._execution(query, reader, handle, deadline).batch(moved, count), moved
+
+        batch, moved = self._read(query, handle, work, deadline)
+        progress.after, progress.offset, progress.remaining = moved.after, moved.offset, moved.remaining
+        return batch
 
     def count(self, query: Query, progress: Progress, handle: Handle | None, *, deadline: float) -> int:
         """How many results a normalized query has."""
-        with self._view(query, handle, deadline) as reader:
-            return self._execution(query, reader, handle, deadline).count(progress)
+
+        def work(reader: Reader) -> int:
+            return self._execution(query, reader, handle, deadline).count(replace(progress))
+
+        return self._read(query, handle, work, deadline)
 
     def count_kind(self, project: bytes, kind: bytes, *, deadline: float) -> int:
         """How many entities of an (encoded) kind there are, in all namespaces."""
@@ -182,10 +193,11 @@ class Datastore:
         """Works on this Datastore's composite indexes, for one thread."""
         return Builder(self._store, self.catalog)
 
-    def _view(self, query: Query, handle: Handle | None, deadline: float) -> AbstractContextManager[Reader]:
-        """The snapshot a query reads: the transaction's, or one of its own."""
+    def _read(self, query: Query, handle: Handle | None, work: Callable[[Reader], Result], deadline: float) -> Result:
+        """What `work` reads for a query, of one state: the transaction's, or one of its own."""
+        groups = [] if query.ancestor is None else [query.ancestor.group]
         if handle is None:
-            return self._store.snapshot()
-        if query.ancestor is None:
+            return self._groups.read(groups, work, deadline=deadline)
+        if not groups:
             raise BadRequest("Only ancestor queries are allowed inside transactions.")
-        return self.transactions.view(handle, [query.ancestor.group], deadline=deadline)
+        return self.transactions.read(handle, groups, work, deadline=deadline)

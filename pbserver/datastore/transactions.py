@@ -3,26 +3,26 @@
 An open transaction is a few rows under its handle, so every call of it may meet another worker:
 
     h            its header (TransactionHeader), `closed` once a commit has claimed it
-    g group      the head of a group as first read (`r` + head), or `w`: written but not read
+    g group      the slot of a group as first read (`r` + slot), or `w`: written but not read
     m key        a buffered put or delete; the last one of a key counts
 
-A read happens in one snapshot with the heads of all groups read before: had one moved, the answer is
-ConcurrentTransaction, so no call ever shows a state that never was. The commit checks all of them once more.
+A read is of one state with all groups read before (groups.py): had one moved, the answer is ConcurrentTransaction, so
+no call ever shows a state that never was. The commit checks all of them once more.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
 from struct import Struct
 from typing import NamedTuple
 
-from adapters.contract import ABSENT, OrderedStore, Reader, Write
+from adapters.contract import ABSENT, Atomicity, OrderedStore, Reader, Write
 from adapters.errors import Conflict
 from pbserver.datastore import entities, keys
-from pbserver.datastore.commit import Committer, IdInUse, Mutation
 from pbserver.datastore.errors import BadRequest, ConcurrentTransaction
+from pbserver.datastore.groups import Groups, Result
 from pbserver.datastore.keys import Key
+from pbserver.datastore.mutations import IdInUse, Mutation
 from pbserver.datastore.sessions import Sessions, age_seconds
-from pbserver.datastore.tables import head_address, session_address
+from pbserver.datastore.tables import session_address
 from protos.entity_pb2 import EntityProto
 from protos.sessions_pb2 import TransactionHeader
 
@@ -55,37 +55,31 @@ class _Open(NamedTuple):
 
 
 class Transactions:
-    def __init__(self, store: OrderedStore, sessions: Sessions, committer: Committer) -> None:
+    def __init__(self, store: OrderedStore, sessions: Sessions, groups: Groups) -> None:
         self._store = store
         self._sessions = sessions
-        self._committer = committer
+        self._groups = groups
 
     def begin(self, app: bytes, *, cross_group: bool, read_only: bool, deadline: float) -> Handle:
         header = TransactionHeader(app=app, cross_group=cross_group, read_only=read_only)
         number = self._sessions.create(_HEADER, header.SerializeToString(), deadline=deadline)
         return Handle(number, app)
 
-    @contextmanager
-    def view(self, handle: Handle, groups: Collection[bytes], *, deadline: float) -> Iterator[Reader]:
-        """A snapshot for reading from `groups`, consistent with everything the transaction has read before.
-
-        What was read counts only if leaving the view raises nothing.
-        """
+    def read(
+        self, handle: Handle, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float
+    ) -> Result:
+        """What `work` reads of `groups`, consistent with everything the transaction has read before."""
         current = self._load(handle, deadline)
         joined = [group for group in groups if not _was_read(current.groups, group)]
         self._check_count(current, joined)
-        seen = _seen(current.groups)
-        with self._store.snapshot() as reader:
-            heads = reader.read([*map(head_address, seen), *map(head_address, joined)], deadline=deadline)
-            if heads[: len(seen)] != list(seen.values()):
-                raise ConcurrentTransaction("Concurrency exception.")
-            yield reader
-        found = {group: _READ + (head or b"") for group, head in zip(joined, heads[len(seen) :], strict=True)}
+        result, slots = self._groups.view(_seen(current.groups), joined, work, deadline=deadline)
+        found = {group: _READ + slot.to_bytes(8, "big") for group, slot in slots.items()}
         while not self._join(handle, current, found, deadline):
             current = self._load(handle, deadline)  # another call of this transaction touched one of them as well
-            if any(current.groups[group] != head for group, head in found.items() if _was_read(current.groups, group)):
+            if any(current.groups[group] != slot for group, slot in found.items() if _was_read(current.groups, group)):
                 raise ConcurrentTransaction("Concurrency exception.")
-            found = {group: head for group, head in found.items() if not _was_read(current.groups, group)}
+            found = {group: slot for group, slot in found.items() if not _was_read(current.groups, group)}
+        return result
 
     def buffer(self, handle: Handle, mutations: Iterable[Mutation], *, deadline: float) -> None:
         """Keeps puts and deletes until the commit."""
@@ -116,7 +110,7 @@ class Transactions:
         try:
             if not mutations:
                 return [], 0
-            version = self._committer.commit(mutations, _seen(groups), deadline=deadline)
+            version = self._groups.commit(mutations, _seen(groups), deadline=deadline)
         except IdInUse as error:
             raise BadRequest(str(error)) from error
         finally:
@@ -168,25 +162,30 @@ class Transactions:
 
     def _join(self, handle: Handle, current: _Open, rows: dict[bytes, bytes], deadline: float) -> bool:
         """Records groups touched for the first time; False when another call of this transaction came between."""
-        if not rows:
-            return True
         writes = [
             Write(session_address(handle.number, b"g" + group), value, current.groups.get(group, ABSENT))
             for group, value in rows.items()
         ]
         try:
-            self._store.write(writes, deadline=deadline)
+            for together in self._at_once(writes):
+                self._store.write(together, deadline=deadline)
         except Conflict:
             return False
         return True
+
+    def _at_once(self, writes: list[Write]) -> list[list[Write]]:
+        """Conditional writes as the store can take them. A group recorded does no harm when a later one is not."""
+        if not writes or self._store.capabilities.atomicity is Atomicity.BATCH:
+            return [writes] if writes else []
+        return [[write] for write in writes]
 
 
 def _was_read(groups: dict[bytes, bytes], group: bytes) -> bool:
     return groups.get(group, _WRITTEN) != _WRITTEN
 
 
-def _seen(groups: dict[bytes, bytes]) -> dict[bytes, bytes | None]:
-    return {group: value[1:] or None for group, value in groups.items() if value[:1] == _READ}
+def _seen(groups: dict[bytes, bytes]) -> dict[bytes, int]:
+    return {group: int.from_bytes(value[1:], "big") for group, value in groups.items() if value[:1] == _READ}
 
 
 def _to_row(mutation: Mutation) -> tuple[bytes, bytes]:

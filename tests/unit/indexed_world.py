@@ -8,11 +8,11 @@ from adapters.build import open_store
 from adapters.contract import KeyRange, Operation, OrderedStore, Rows, Table, after_prefix
 from pbserver.datastore import catalog, composites, keys
 from pbserver.datastore.catalog import Catalog
-from pbserver.datastore.commit import Mutation
 from pbserver.datastore.composites import Composite, Definition, State
 from pbserver.datastore.core import Datastore
 from pbserver.datastore.entities import property_values
 from pbserver.datastore.keys import Key
+from pbserver.datastore.mutations import Mutation
 from protos.entity_pb2 import Reference
 from tests.unit.building import APP, FAR, definition, entity, reference
 

@@ -9,9 +9,9 @@ import pytest
 from pbserver.datastore import building, catalog, composites, keys
 from pbserver.datastore.building import Builder
 from pbserver.datastore.catalog import Catalog
-from pbserver.datastore.commit import Mutation
 from pbserver.datastore.composites import Definition, State
 from pbserver.datastore.core import Datastore
+from pbserver.datastore.mutations import Mutation
 from tests.unit.building import APP, FAR, definition, entity, finish_indexes, reference
 from tests.unit.indexed_world import AB, DOWN, NAMESPACES, PINNED, PROJECT, UP, Interrupted, World, at, in_threads
 

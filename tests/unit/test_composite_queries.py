@@ -15,12 +15,12 @@ import pytest
 from adapters.build import open_store
 from adapters.contract import OrderedStore
 from pbserver.datastore import cursors, keys, needs
-from pbserver.datastore.commit import Mutation
 from pbserver.datastore.composites import Composite, Definition, checked
 from pbserver.datastore.core import Datastore
 from pbserver.datastore.entities import property_values
 from pbserver.datastore.errors import BadRequest
 from pbserver.datastore.execute import DEFAULT_LIMITS, Execution, Progress, position
+from pbserver.datastore.mutations import Mutation
 from pbserver.datastore.needs import Need
 from pbserver.datastore.planner import Plan, plan, read_row
 from pbserver.datastore.queries import KEY_NAME, Filter, Op, Order, Position, Query, normalize

@@ -12,11 +12,11 @@ from adapters.build import open_store
 from adapters.contract import KeyRange, OrderedStore, Row, Table, Write
 from adapters.errors import Corrupt
 from pbserver.datastore import ids, keys, sessions
-from pbserver.datastore.commit import IdInUse, Mutation
 from pbserver.datastore.core import Datastore
 from pbserver.datastore.errors import BadRequest, ConcurrentTransaction, NeedIndex
 from pbserver.datastore.execute import Execution, Limits, Progress, position
 from pbserver.datastore.keys import is_incomplete
+from pbserver.datastore.mutations import IdInUse, Mutation
 from pbserver.datastore.planner import plan
 from pbserver.datastore.ranges import Place, ValueDescending
 from pbserver.datastore.tables import meta_address, row_path, session_scope

@@ -10,12 +10,12 @@ import pytest
 from adapters.build import open_store
 from adapters.contract import OrderedStore
 from pbserver.datastore import keys, metadata
-from pbserver.datastore.commit import Mutation
 from pbserver.datastore.core import Datastore
 from pbserver.datastore.entities import parse, property_values
 from pbserver.datastore.errors import BadRequest
 from pbserver.datastore.execute import Progress
 from pbserver.datastore.keys import Key
+from pbserver.datastore.mutations import Mutation
 from pbserver.datastore.queries import Op, Query
 from pbserver.datastore.transactions import Handle
 from pbserver.datastore.values import decode

@@ -10,11 +10,11 @@ import pytest
 
 from adapters.build import open_store
 from adapters.contract import Address, KeyRange, OrderedStore, Reader, Row, Table
-from pbserver.datastore.commit import Mutation
 from pbserver.datastore.composites import Definition
 from pbserver.datastore.core import Datastore
 from pbserver.datastore.execute import Progress
 from pbserver.datastore.keys import encode_kind, project_of
+from pbserver.datastore.mutations import Mutation
 from pbserver.datastore.queries import Op, Order, Query, normalize
 from tests.unit.building import FAR, entity, key, query, reference
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from pbserver.datastore import entities, keys, values
-from pbserver.datastore.commit import IdInUse, Mutation
 from pbserver.datastore.encoding import varint
 from pbserver.datastore.errors import BadRequest
 from pbserver.datastore.keys import Key
+from pbserver.datastore.mutations import IdInUse, Mutation
 from pbserver.handlers.v3.call import MAX_GETS, MAX_MUTATIONS, Call, check_count, parse
 from protos.datastore_v3_pb2 import (
     DeleteRequest,
