@@ -145,6 +145,7 @@ BAD_KEYS: dict[str, Reference] = {
     "namespace-not-utf8": key(b"K", b"n", namespace=b"\xff"),
     "kind-not-utf8": key(b"\xff", b"n"),
     "name-not-utf8": key(b"K", b"\xc3"),
+    "empty-name": key(b"K", b""),
 }
 BAD_KEYS["id-and-name"].path.element.add(type=b"K", id=1, name=b"n")
 
@@ -159,7 +160,7 @@ def test_a_malformed_key_is_refused_by_every_call(wire: Wire, bad: Reference) ->
 
 
 @pytest.mark.parametrize(
-    "incomplete", [key(b"K", None), key(b"K", 0), key(b"K", b""), key(b"Up", 1, b"K", None)], ids=repr
+    "incomplete", [key(b"K", None), key(b"K", 0), key(b"Up", 1, b"K", None)], ids=repr
 )
 def test_an_incomplete_key_is_completed_by_put_and_refused_by_the_others(wire: Wire, incomplete: Reference) -> None:
     (completed,) = wire.put(entity(incomplete)).key

@@ -15,7 +15,7 @@ from tests.e2e.wire import APP, Wire
 UP, DOWN = Index.ASCENDING, Index.DESCENDING
 
 
-class Book(ndb.Model):
+class Printed(ndb.Model):
     shelf = ndb.StringProperty()
     pages = ndb.IntegerProperty()
     tags = ndb.StringProperty(repeated=True)
@@ -26,14 +26,14 @@ def strict(tmp_path: Path, connect: Callable[[Server], None]) -> Iterator[Server
     settings = '[datastore]\nindexes = "strict"\n'
     with Server(tmp_path, f"lmdb:{tmp_path / 'store'}", settings=settings) as running:
         connect(running)
-        ndb.put_multi([Book(id=n, shelf="ab"[n % 2], pages=n % 5, tags=["x", "y"][: n % 3]) for n in range(1, 40)])
+        ndb.put_multi([Printed(id=n, shelf="ab"[n % 2], pages=n % 5, tags=["x", "y"][: n % 3]) for n in range(1, 40)])
         yield running
 
 
 def create(server: Server, *properties: tuple[bytes, int], ancestor: bool = False) -> int:
     """Creates an index and waits until it serves."""
     index = CompositeIndex(app_id=APP, id=0, state=CompositeIndex.WRITE_ONLY)
-    index.definition.entity_type = b"Book"
+    index.definition.entity_type = b"Printed"
     index.definition.ancestor = ancestor
     for name, direction in properties:
         index.definition.property.add(name=name, direction=direction)
@@ -49,10 +49,10 @@ def create(server: Server, *properties: tuple[bytes, int], ancestor: bool = Fals
 
 
 def test_need_index_names_the_index_and_the_query_works_once_it_is_there(strict: Server) -> None:
-    query = Book.query(Book.shelf == "a").order(-Book.pages)
+    query = Printed.query(Printed.shelf == "a").order(-Printed.pages)
     with pytest.raises(datastore_errors.NeedIndexError) as refused:
         query.fetch()
-    text = "- kind: Book\n  properties:\n  - name: shelf\n  - name: pages\n    direction: desc"
+    text = "- kind: Printed\n  properties:\n  - name: shelf\n  - name: pages\n    direction: desc"
     assert text in str(refused.value)
     create(strict, (b"shelf", UP), (b"pages", DOWN))
     found = [(book.pages, book.key.id()) for book in query]
@@ -62,25 +62,25 @@ def test_need_index_names_the_index_and_the_query_works_once_it_is_there(strict:
 def test_an_index_that_covers_a_part_is_built_upon(strict: Server) -> None:
     create(strict, (b"shelf", UP), (b"pages", UP))
     with pytest.raises(datastore_errors.NeedIndexError) as refused:
-        Book.query(Book.shelf == "a", Book.tags == "x").order(Book.pages).fetch()
-    assert "- kind: Book\n  properties:\n  - name: tags\n  - name: pages" in str(refused.value)
+        Printed.query(Printed.shelf == "a", Printed.tags == "x").order(Printed.pages).fetch()
+    assert "- kind: Printed\n  properties:\n  - name: tags\n  - name: pages" in str(refused.value)
     create(strict, (b"tags", UP), (b"pages", UP))
-    joined = Book.query(Book.shelf == "a", Book.tags == "x").order(Book.pages).fetch()
+    joined = Printed.query(Printed.shelf == "a", Printed.tags == "x").order(Printed.pages).fetch()
     assert [book.key.id() for book in joined] == sorted(
         (n for n in range(1, 40) if n % 2 == 0 and n % 3), key=lambda n: (n % 5, n)
     )
 
 
 def test_what_is_built_in_needs_no_index(strict: Server) -> None:
-    assert Book.query(Book.shelf == "a", Book.tags == "x", Book.pages == 2).count() > 0
-    assert Book.query(Book.pages > 2).order(-Book.pages).count() > 0
-    assert Book.query(ancestor=Book.get_by_id(1).key).count() == 1
-    assert len(Book.query(projection=[Book.pages]).fetch()) == 39
-    assert len(Book.query(projection=[Book.shelf], distinct=True).fetch()) == 2
+    assert Printed.query(Printed.shelf == "a", Printed.tags == "x", Printed.pages == 2).count() > 0
+    assert Printed.query(Printed.pages > 2).order(-Printed.pages).count() > 0
+    assert Printed.query(ancestor=Printed.get_by_id(1).key).count() == 1
+    assert len(Printed.query(projection=[Printed.pages]).fetch()) == 39
+    assert len(Printed.query(projection=[Printed.shelf], distinct=True).fetch()) == 2
 
 
 def test_a_projection_of_two_properties_needs_one(strict: Server) -> None:
-    query = Book.query(projection=[Book.pages, Book.shelf], distinct=True)
+    query = Printed.query(projection=[Printed.pages, Printed.shelf], distinct=True)
     with pytest.raises(datastore_errors.NeedIndexError, match="name: pages\n  - name: shelf"):
         query.fetch()
     create(strict, (b"pages", UP), (b"shelf", UP))
@@ -89,8 +89,8 @@ def test_a_projection_of_two_properties_needs_one(strict: Server) -> None:
 
 def test_an_ancestor_query_with_an_order_needs_an_index_with_ancestors(strict: Server) -> None:
     root = ndb.Key("Shelf", 1)
-    ndb.put_multi([Book(parent=root, pages=n) for n in (3, 1, 2)])
+    ndb.put_multi([Printed(parent=root, pages=n) for n in (3, 1, 2)])
     with pytest.raises(datastore_errors.NeedIndexError, match="ancestor: yes\n  properties:\n  - name: pages"):
-        Book.query(ancestor=root).order(Book.pages).fetch()
+        Printed.query(ancestor=root).order(Printed.pages).fetch()
     create(strict, (b"pages", UP), ancestor=True)
-    assert [book.pages for book in Book.query(ancestor=root).order(Book.pages)] == [1, 2, 3]
+    assert [book.pages for book in Printed.query(ancestor=root).order(Printed.pages)] == [1, 2, 3]
