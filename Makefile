@@ -4,14 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .data
 
-.PHONY: serve test check bench protos differential clean
+.PHONY: serve test check bench protos differential simulate simulate-planted clean
 
 serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." for flags
 	@$(BIN)/pbserver serve --store "lmdb:$(DATA)" $(ARGS)
 
 test: $(VENV)/.test ## everything
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest --durations=10 tests/conformance tests/differential tests/isolation tests/faults tests/e2e
+	$(BIN)/python -m pytest --durations=10 tests/conformance tests/differential tests/isolation tests/simulation tests/faults tests/e2e
 
 check: $(VENV)/.test ## the fast loop: format, lint, imports, types, unit tests
 	$(BIN)/ruff format --check .
@@ -26,6 +26,12 @@ bench: $(VENV)/.bench ## the measurements of README.md; ARGS="--small" for a qui
 differential: $(VENV)/.test ## SEED=.. CALLS=..: a longer run against Google's own implementation
 	DIFFERENTIAL_SEED=$(or $(SEED),1) DIFFERENTIAL_CALLS=$(or $(CALLS),5000) \
 		$(BIN)/python -m pytest -q --timeout=0 tests/differential
+
+simulate: $(VENV)/.test ## FROM=.. SEEDS=..: the commit protocol under a seeded scheduler; a failing seed plays the same again
+	$(BIN)/python -m tests.simulation --from $(or $(FROM),0) --seeds $(or $(SEEDS),2000)
+
+simulate-planted: $(VENV)/.test ## how soon the simulation finds each of the bugs planted into the protocol
+	$(BIN)/python -m tests.simulation --planted --seeds $(or $(SEEDS),1000)
 
 protos: $(VENV)/.protos ## regenerates protos/*_pb2.py from protos/*.proto
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto

@@ -25,6 +25,7 @@ SERVER = [
 TEST = [
     "appengine-python-standard>=3.1,<4",
     "cryptography>=44",
+    "greenlet>=3.1,<4",
     "httpx>=0.28,<1",
     "hypothesis>=6.120,<7",
     "import-linter>=2.1,<3",

@@ -113,8 +113,14 @@ def read(reader: Reader, project: bytes, *, deadline: float) -> Indexes:
 def projects(reader: Reader, *, deadline: float) -> list[bytes]:
     """The projects that have, or had, composite indexes."""
     prefix = text(_NAME.encode())
-    rows = reader.scan(Table.META, META_SCOPE, KeyRange(prefix, after_prefix(prefix)), limit=_PAGE, deadline=deadline)
-    return [key[len(prefix) :] for key, _ in rows]
+    found: list[bytes] = []
+    keys_ = KeyRange(prefix, after_prefix(prefix))
+    while True:
+        rows = reader.scan(Table.META, META_SCOPE, keys_, limit=_PAGE, deadline=deadline)
+        found += [key[len(prefix) :] for key, _ in rows]
+        if len(rows) < _PAGE:
+            return found
+        keys_ = KeyRange(rows[-1][0] + b"\x00", keys_.stop)
 
 
 class Catalog:

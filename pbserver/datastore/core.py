@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from adapters.contract import ABSENT, OrderedStore, Reader, Write
+from adapters.contract import ABSENT, Atomicity, OrderedStore, Reader, Write
 from adapters.errors import Conflict, Corrupt
 from pbserver.datastore import catalog, ids, metadata, needs, statistics
 from pbserver.datastore.batch_groups import BatchGroups
@@ -12,12 +12,13 @@ from pbserver.datastore.catalog import Catalog
 from pbserver.datastore.composites import Composite
 from pbserver.datastore.errors import BadRequest, NeedIndex
 from pbserver.datastore.execute import DEFAULT_LIMITS, Batch, Execution, Limits, Progress
-from pbserver.datastore.groups import Result, slot_of
+from pbserver.datastore.groups import Groups, Later, Result, run_now, slot_of
 from pbserver.datastore.ids import Ids
 from pbserver.datastore.keys import Key, project_of
 from pbserver.datastore.mutations import Kinds, Mutation
 from pbserver.datastore.planner import Plan, plan
 from pbserver.datastore.queries import Query, normalize
+from pbserver.datastore.row_groups import RowGroups
 from pbserver.datastore.sessions import Sessions
 from pbserver.datastore.tables import entity_address, head_address, meta_address
 from pbserver.datastore.transactions import Handle, Transactions
@@ -42,7 +43,10 @@ class Indexing:
 
 
 class Datastore:
-    """Thread-safe; one per process, over a store that other processes may share. `testing`: ids run from 1."""
+    """Thread-safe; one per process, over a store that other processes may share. `testing`: ids run from 1.
+
+    `later` does what no client waits for.
+    """
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Datastore:
         limits: Limits = DEFAULT_LIMITS,
         indexing: Indexing = Indexing(),
         testing: bool = False,
+        later: Later = run_now,
     ) -> None:
         self._store = store
         self._limits = limits
@@ -60,7 +65,9 @@ class Datastore:
         self.catalog = Catalog(store)
         self.ids = Ids(store, block=1 if testing else ID_BLOCK)
         self.sessions = Sessions(store)
-        self._groups = BatchGroups(store, Kinds(remember=not testing))
+        kinds = Kinds(remember=not testing)
+        whole = store.capabilities.atomicity is Atomicity.BATCH and store.capabilities.snapshot
+        self._groups: Groups = BatchGroups(store, kinds) if whole else RowGroups(store, kinds, later)
         self.transactions = Transactions(store, self.sessions, self._groups)
 
     def prepare(self, *, deadline: float) -> None:

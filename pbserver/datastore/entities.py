@@ -206,7 +206,7 @@ def version(stored: bytes) -> int:
 
 def unframe(stored: bytes) -> bytes:
     """The EntityProto inside a stored value."""
-    size, start = read_varint(stored, 1)
+    size, start = read_varint(stored, 1) if len(stored) > _VERSION_BYTES else (0, 0)
     if stored[:1] != b"\x12" or start + size + 1 + _VERSION_BYTES != len(stored):
         raise Internal("a stored entity is not one of ours; run a verification of the store")
     return stored[start : start + size]

@@ -4,12 +4,24 @@ A group's head holds its slot, which grows with every commit; the slot is the ve
 """
 
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from adapters.contract import Reader
+from adapters.errors import StoreError
+from pbserver.datastore.errors import DatastoreError
 from pbserver.datastore.mutations import Mutation, Seen
 
 Result = TypeVar("Result")
+
+#: Runs a piece of work that no client waits for; it may fail, or never run: whoever comes next does it then.
+Later = Callable[[Callable[[], None]], None]
+
+
+def run_now(work: Callable[[], None]) -> None:
+    """The simplest Later: at once, in the client's time."""
+    with suppress(StoreError, DatastoreError):
+        work()
 
 
 class Groups(Protocol):

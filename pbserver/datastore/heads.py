@@ -141,3 +141,39 @@ def decode(raw: bytes | None) -> Head:
         dropped=message.dropped,
         raw=raw,
     )
+
+
+class Outcome(IntEnum):
+    """What became of an attempt to move a head."""
+
+    OPEN = 0  #: nothing is decided: the same attempt may be made again
+    WON = 1
+    LOST = 2  #: and it can never happen any more
+    UNKNOWN = 3  #: too many commits went by to tell
+
+
+def outcome(old: Head, new: Head, found: Head) -> Outcome:
+    """What became of the move from `old` to `new`, when the head is `found` afterwards."""
+    if new.uid and found.slot == new.slot and found.uid == new.uid and _has_reached(found.state, new.state):
+        return Outcome.WON
+    if found.slot < old.slot or _still_stands(old, found):
+        return Outcome.OPEN
+    if not new.uid:
+        return Outcome.WON  # only that `old` is gone was wanted
+    if found.has_committed(new.uid):
+        return Outcome.WON
+    return Outcome.LOST if new.slot > found.dropped else Outcome.UNKNOWN
+
+
+_ORDER = {State.PREPARED: 0, State.COMMITTED: 1, State.APPLIED: 2}
+
+
+def _has_reached(found: State, wanted: State) -> bool:
+    return _ORDER[found] >= _ORDER[wanted]
+
+
+def _still_stands(old: Head, found: Head) -> bool:
+    """Whether the head is the old one, or the old commit marked as applied, from which one may go on alike."""
+    if found.slot != old.slot or found.uid != old.uid:
+        return False
+    return found.state is old.state or (old.state is State.COMMITTED and found.state is State.APPLIED)

@@ -1,0 +1,46 @@
+"""A file system of a few megabytes that a test may fill or turn read-only."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_PIECE = 4096
+
+
+@contextmanager
+def small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
+    """An empty tmpfs at `place`, gone afterwards. Skips the test where this user may not mount."""
+    place.mkdir()
+    made = _run("mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", place)
+    if made.returncode:
+        pytest.skip("mounting a file system is not permitted here")
+    try:
+        yield place
+    finally:
+        gone = _run("umount", "--lazy", place)
+        assert gone.returncode == 0, gone.stderr
+
+
+def set_read_only(disk: Path, *, read_only: bool) -> None:
+    """Nobody may have a file open for writing there."""
+    done = _run("mount", "-o", f"remount,{'ro' if read_only else 'rw'}", disk)
+    assert done.returncode == 0, done.stderr
+
+
+def fill(disk: Path) -> Path:
+    """The file that takes all there is left; deleting it makes room again."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(os.urandom(_PIECE))
+        except OSError:
+            return ballast
+
+
+def _run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*map(str, arguments)], capture_output=True, text=True, check=False, timeout=60)
