@@ -2,7 +2,31 @@
 
 An address `(table, scope, place, key)` holds a value. A scan fixes table and scope and never leaves them, so stores
 may hash scopes apart. `place` names the entity a row belongs to: stores with one ordered key space ignore it,
-partitioned stores may hash it so that all rows of an entity lie together.
+partitioned stores may hash it so that all rows of an entity lie together. Scopes that begin with 0xfd or above are
+the layers' own.
+
+What one `write` call may hold, and what it does:
+
+| atomicity | conditional operations of a call | applied as one | a call that fails midway |
+|---|---|---|---|
+| ROW | one, and nothing beside it | each row | any part of it, in any order |
+| SCOPE | all in one (table, scope); others beside them | each (table, scope); the conditional one first | any scopes |
+| BATCH | any | everything | nothing of it |
+
+*Conditional* is an operation whose expectation is not ANY. Anything else a call holds is refused with Unsupported. A
+Conflict always means that nothing of the call was applied, at every atomicity: a SCOPE store writes the other scopes
+only after the conditional one has been won. After Unavailable with applied=UNKNOWN the rows of a ROW or SCOPE call may
+be there in part, and more of them may appear later; a caller repeats the call until it is acknowledged.
+
+Versions, where `versioned_writes` is claimed:
+- A write with a lower version than the row holds silently loses; a deleted row keeps the version of its delete for at
+  least `version_horizon_seconds`, so a late write does not bring it back. The call succeeds either way.
+- Two writes of one row never carry the same version; should they, either may win.
+- A write without a version always wins. Which version the row then has is not promised: rows are written either
+  always with versions or never (databases keep versions as clocks, and a clock would be the version).
+- A write carries a version or an expectation, not both: databases lose rows on which the two mix.
+- A versioned write may be repeated, and may arrive late or twice, without harm. An unversioned one that arrives late
+  overwrites what came after it: unversioned rows need a condition, or an owner.
 
 Source: design.md section 3. Adapters are thread-safe, one per process, with driver retries set to zero.
 """
@@ -67,10 +91,9 @@ Expectation = _Any | _Absent | bytes
 
 
 class Write(NamedTuple):
-    """One row written: `value=None` deletes. Values are never empty.
+    """One row written: `value=None` deletes. Values are never empty. Each address at most once per batch.
 
-    `version`: where the store honours versions, a write with a lower version than the row holds (a deleted row
-    included) silently loses. Each address at most once per batch.
+    `version`: see the rule above; from 0 to 2**63 - 1.
     """
 
     address: Address
@@ -103,7 +126,7 @@ class Rows(NamedTuple):
 
 
 class Atomicity(Enum):
-    """How much one `write` call applies as a whole."""
+    """How much one `write` call applies as a whole, and with that what it may hold: the table above."""
 
     ROW = auto()  #: each row on its own
     SCOPE = auto()  #: all rows of one table and scope
@@ -138,6 +161,7 @@ class Capabilities:
     consistency: Consistency
     durable: Durable
     shared: bool  #: several processes may hold it open at once
+    remote: bool = False  #: a network lies between, so a call that failed may do better in a moment
     version_horizon_seconds: float | None = None  #: how long a delete still beats a late write; None: no versions
     max_key_bytes: int | None = None  #: of scope + key; None: no limit
     max_value_bytes: int | None = None
@@ -147,15 +171,17 @@ class Capabilities:
 
 @runtime_checkable
 class Reader(Protocol):
-    """Reads; what `snapshot()` gives, and a part of every store.
+    """Reads; what `snapshot()` gives, and a part of every ordered store.
 
     `deadline` is a `time.monotonic()` instant; a call that cannot finish by then raises Unavailable.
     """
 
     def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
-        """The values at `addresses`, in their order; None where there is no row.
+        """The values at `addresses`, in their order; None where there is no row. The rows may be read one by one.
 
-        `settle` makes the read find conditional writes whose outcome was unknown.
+        `settle` makes the read find conditional writes that were applied though their outcome was unknown, and makes
+        it STRONG where the store claims only EVENTUAL. A write that it did not find may still arrive, as long as the
+        row has the value it expects: only another change of the row puts an end to it.
         """
         ...
 
@@ -179,8 +205,8 @@ class Reader(Protocol):
 
 
 @runtime_checkable
-class OrderedStore(Reader, Protocol):
-    """The only store PBServer sees."""
+class PointStore(Protocol):
+    """A store that finds rows by their whole address only. PBServer needs an OrderedStore: a layer lifts this one."""
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -189,18 +215,14 @@ class OrderedStore(Reader, Protocol):
         """Creates what is missing; idempotent; never changes or drops what is there."""
         ...
 
-    def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
-        """Applies operations and rows as one batch, as atomically as `capabilities.atomicity` says.
-
-        Volatile and other tables never share a batch. Raises Conflict when an expectation fails.
-        """
+    def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
+        """Reader.read."""
         ...
 
-    def snapshot(self) -> AbstractContextManager[Reader]:
-        """One unchanging view of all tables, for reads that belong together (volatile tables: one of their own).
+    def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
+        """Applies operations and rows as one batch, as atomically as `capabilities.atomicity` says (see above).
 
-        Only the thread that opened it uses it, and it writes nothing until it has left it (Unsupported otherwise).
-        Raises Unsupported where `capabilities.snapshot` is False.
+        Volatile and other tables never share a batch. Raises Conflict when an expectation fails.
         """
         ...
 
@@ -217,6 +239,19 @@ class OrderedStore(Reader, Protocol):
         ...
 
 
+@runtime_checkable
+class OrderedStore(Reader, PointStore, Protocol):
+    """The only store PBServer sees."""
+
+    def snapshot(self) -> AbstractContextManager[Reader]:
+        """One unchanging view of all tables, for reads that belong together (volatile tables: one of their own).
+
+        Only the thread that opened it uses it, and it writes nothing until it has left it (Unsupported otherwise).
+        Raises Unsupported where `capabilities.snapshot` is False.
+        """
+        ...
+
+
 def addresses(table: Table, scopes: Sequence[bytes], keys: Sequence[bytes]) -> list[Address]:
     """Columns as addresses; the rows fetched so are told apart by scope and key, so `place` is empty."""
     return [Address(table, scope, b"", key) for scope, key in zip(scopes, keys, strict=True)]
@@ -229,6 +264,10 @@ def row_writes(rows: Sequence[Rows]) -> list[Write]:
         for table, scope, place, values, version in rows
         for key, value in values.items()
     ]
+
+
+def is_conditional(operation: Operation) -> bool:
+    return operation.expect is not ANY
 
 
 def after_prefix(prefix: bytes) -> bytes | None:

@@ -20,6 +20,10 @@ class StoreError(Exception):
         super().__init__(message)
         self.applied = applied
 
+    def restated(self, applied: Applied) -> "StoreError":
+        """The same error about a larger or smaller write. Another object: one error may be raised in many threads."""
+        return type(self)(str(self), applied)
+
 
 class Unavailable(StoreError):
     """The store could not be reached or did not answer in time. Reads may be repeated."""
@@ -36,6 +40,9 @@ class Conflict(StoreError):
         super().__init__(message)
         self.index = index
         self.current = current
+
+    def restated(self, applied: Applied) -> StoreError:
+        raise AssertionError(f"a conflict means that nothing was applied, not {applied}") from self
 
 
 class TooLarge(StoreError):

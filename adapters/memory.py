@@ -28,8 +28,6 @@ from adapters.contract import (
 from adapters.errors import Conflict, Unavailable, Unsupported
 from adapters.url import StoreUrl
 
-SHARED = False  #: several processes would each have their own
-
 CAPABILITIES = Capabilities(
     atomicity=Atomicity.BATCH,
     compare_and_set=True,
@@ -39,7 +37,7 @@ CAPABILITIES = Capabilities(
     snapshot=True,
     consistency=Consistency.STRONG,
     durable=Durable.MEMORY,
-    shared=SHARED,
+    shared=False,  # several processes would each have their own
 )
 
 

@@ -7,15 +7,15 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import cast
 
-from adapters.contract import OrderedStore
+from adapters.contract import Capabilities, PointStore
 from adapters.errors import Unsupported
 from adapters.url import StoreUrl
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Where an adapter lives. Its module has `open_url(url: StoreUrl) -> OrderedStore` and `SHARED`, the capability
-    that must be known before a store is opened.
+    """Where an adapter lives. Its module has `open_url(url: StoreUrl) -> PointStore` (or OrderedStore) and
+    `CAPABILITIES`: what a store opened without options claims, known without opening one.
     """
 
     module: str
@@ -26,24 +26,31 @@ class Registration:
 STORES = {
     "memory": Registration("adapters.memory"),
     "lmdb": Registration("adapters.lmdb.store", driver="lmdb", package="lmdb"),
+    "weak": Registration("adapters.weak"),
 }
 
 
-def opener(name: str) -> Callable[[StoreUrl], OrderedStore]:
+def opener(name: str) -> Callable[[StoreUrl], PointStore]:
     """The function that opens the store called `name`. Raises Unsupported saying what is known or missing."""
-    return cast(Callable[[StoreUrl], OrderedStore], _module(name).open_url)
+    return cast(Callable[[StoreUrl], PointStore], _module(name).open_url)
 
 
-def is_shared(name: str) -> bool:
-    """Whether several processes may hold the store called `name` open at once. Raises like `opener`."""
-    return bool(_module(name).SHARED)
+def capabilities(name: str) -> Capabilities:
+    """What the store called `name` claims without options; options may change some of it. Raises like `opener`."""
+    return cast(Capabilities, _module(name).CAPABILITIES)
+
+
+def driver_installed(name: str) -> bool:
+    """Whether the store called `name` has all it needs; imports nothing."""
+    driver = STORES[name].driver
+    return driver is None or find_spec(driver) is not None
 
 
 def _module(name: str) -> ModuleType:
     registration = STORES.get(name)
     if registration is None:
         raise Unsupported(f"unknown store {name!r}; known stores: {', '.join(sorted(STORES))}")
-    if registration.driver is not None and find_spec(registration.driver) is None:
+    if not driver_installed(name):
         raise Unsupported(
             f"cannot open {name}: driver {registration.driver} is not installed; pip install {registration.package}"
         )

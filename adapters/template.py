@@ -32,8 +32,6 @@ from adapters.contract import (
 from adapters.errors import Applied, StoreError, Unavailable, Unsupported
 from adapters.url import StoreUrl
 
-SHARED = True  #: several processes may hold the store open at once
-
 CAPABILITIES = Capabilities(
     atomicity=Atomicity.ROW,
     compare_and_set=True,
@@ -43,7 +41,8 @@ CAPABILITIES = Capabilities(
     snapshot=False,
     consistency=Consistency.STRONG,
     durable=Durable.SYNCED,
-    shared=SHARED,
+    shared=True,
+    remote=True,
     max_key_bytes=None,
     max_value_bytes=None,
     max_batch=None,

@@ -1,20 +1,57 @@
-"""What one worker does beside answering calls: it forgets old sessions, and builds and removes composite indexes."""
+"""What a worker does beside answering calls.
 
+Every worker finishes what commits leave for later; one of them forgets old sessions, and builds and removes composite
+indexes.
+"""
+
+import queue
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 
 from adapters.errors import StoreError
 from pbserver.datastore.core import Datastore
 from pbserver.datastore.errors import DatastoreError
+from pbserver.datastore.groups import run_now
 
 _SWEEP_SECONDS = 60.0
 _LOOK_SECONDS = 0.5  # between two looks for indexes to build
 _STEP_SECONDS = 60.0
 _PAUSE_SECONDS = 0.002  # between two batches, so that calls are not kept waiting
+_MOST_WAITING = 10_000
 
 log = structlog.get_logger()
+
+
+class Later:
+    """Does on a thread of its own what no client waits for (pbserver.datastore.groups.Later).
+
+    What does not fit any more, or is left at the end, is dropped: whoever meets it does it then.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: queue.Queue[Callable[[], object] | None] = queue.Queue(_MOST_WAITING)
+        self._thread = threading.Thread(target=self._run, name="later", daemon=True)
+
+    def __call__(self, work: Callable[[], object]) -> None:
+        if not self._thread.is_alive():
+            with suppress(RuntimeError):  # another call has started it
+                self._thread.start()
+        with suppress(queue.Full):
+            self._waiting.put_nowait(work)
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            with suppress(queue.Full):
+                self._waiting.put_nowait(None)
+            self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        while (work := self._waiting.get()) is not None:
+            run_now(work)
 
 
 def background_threads(datastore: Datastore, closing: threading.Event) -> list[threading.Thread]:

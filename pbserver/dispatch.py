@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from adapters.contract import Durable, OrderedStore
 from adapters.errors import Applied, Conflict, Corrupt, StoreError, TooLarge, Unavailable, Unsupported
 from pbserver import __version__, wire
-from pbserver.background import background_threads
+from pbserver.background import Later, background_threads
 from pbserver.datastore.core import Datastore, Indexing
 from pbserver.datastore.errors import (
     BadRequest,
@@ -81,7 +81,10 @@ class Application:
         self._default_seconds = settings.datastore.default_deadline_seconds
         self._most_seconds = settings.datastore.max_deadline_seconds
         indexing = Indexing(strict=settings.datastore.indexes == "strict", suggest=_suggest)
-        self._datastore = Datastore(store, limits=limits, indexing=indexing, testing=settings.testing)
+        self._later = Later()
+        self._datastore = Datastore(
+            store, limits=limits, indexing=indexing, testing=settings.testing, later=self._later
+        )
         self._datastore.prepare(deadline=time.monotonic() + _PREPARE_SECONDS)
         self._observe = metrics.observe
         self._calls = {name: (index, handler) for index, (name, handler) in enumerate(HANDLERS.items())}
@@ -110,6 +113,7 @@ class Application:
         for thread in self._background:
             if thread.is_alive():
                 thread.join(timeout=5)
+        self._later.close()
 
     def answer(self, request: Request) -> Answer:
         route = self._routes.get((request.method, request.path))

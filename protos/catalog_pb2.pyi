@@ -23,11 +23,13 @@ class Catalog(_message.Message):
     def __init__(self, next_id: _Optional[int] = ..., entry: _Optional[_Iterable[_Union[Catalog.Entry, _Mapping]]] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("name_space", "path", "entities")
+    __slots__ = ("name_space", "path", "entities", "noticed_seconds")
     NAME_SPACE_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    NOTICED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     name_space: bytes
     path: bytes
     entities: int
-    def __init__(self, name_space: _Optional[bytes] = ..., path: _Optional[bytes] = ..., entities: _Optional[int] = ...) -> None: ...
+    noticed_seconds: int
+    def __init__(self, name_space: _Optional[bytes] = ..., path: _Optional[bytes] = ..., entities: _Optional[int] = ..., noticed_seconds: _Optional[int] = ...) -> None: ...

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15protos/sessions.proto\x12\x11pbserver.sessions\"\xa9\x01\n\x0c\x43ontinuation\x12\x0b\n\x03\x61pp\x18\x01 \x02(\x0c\x12\r\n\x05query\x18\x02 \x02(\x0c\x12\x34\n\x05\x61\x66ter\x18\x06 \x01(\x0b\x32%.pbserver.sessions.Continuation.After\x12\x0e\n\x06offset\x18\x04 \x02(\x05\x12\x11\n\tremaining\x18\x05 \x01(\x05\x1a$\n\x05\x41\x66ter\x12\r\n\x05value\x18\x01 \x03(\x0c\x12\x0c\n\x04path\x18\x02 \x02(\x0c\"H\n\x11TransactionHeader\x12\x0b\n\x03\x61pp\x18\x01 \x02(\x0c\x12\x13\n\x0b\x63ross_group\x18\x02 \x02(\x08\x12\x11\n\tread_only\x18\x03 \x02(\x08')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15protos/sessions.proto\x12\x11pbserver.sessions\"\xba\x01\n\x0c\x43ontinuation\x12\x0b\n\x03\x61pp\x18\x01 \x02(\x0c\x12\r\n\x05query\x18\x02 \x02(\x0c\x12\x34\n\x05\x61\x66ter\x18\x06 \x01(\x0b\x32%.pbserver.sessions.Continuation.After\x12\x0f\n\x07\x61nswers\x18\x07 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x02(\x05\x12\x11\n\tremaining\x18\x05 \x01(\x05\x1a$\n\x05\x41\x66ter\x12\r\n\x05value\x18\x01 \x03(\x0c\x12\x0c\n\x04path\x18\x02 \x02(\x0c\"H\n\x11TransactionHeader\x12\x0b\n\x03\x61pp\x18\x01 \x02(\x0c\x12\x13\n\x0b\x63ross_group\x18\x02 \x02(\x08\x12\x11\n\tread_only\x18\x03 \x02(\x08')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,9 +32,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.sessions_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CONTINUATION']._serialized_start=45
-  _globals['_CONTINUATION']._serialized_end=214
-  _globals['_CONTINUATION_AFTER']._serialized_start=178
-  _globals['_CONTINUATION_AFTER']._serialized_end=214
-  _globals['_TRANSACTIONHEADER']._serialized_start=216
-  _globals['_TRANSACTIONHEADER']._serialized_end=288
+  _globals['_CONTINUATION']._serialized_end=231
+  _globals['_CONTINUATION_AFTER']._serialized_start=195
+  _globals['_CONTINUATION_AFTER']._serialized_end=231
+  _globals['_TRANSACTIONHEADER']._serialized_start=233
+  _globals['_TRANSACTIONHEADER']._serialized_end=305
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Continuation(_message.Message):
-    __slots__ = ("app", "query", "after", "offset", "remaining")
+    __slots__ = ("app", "query", "after", "answers", "offset", "remaining")
     class After(_message.Message):
         __slots__ = ("value", "path")
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -18,14 +18,16 @@ class Continuation(_message.Message):
     APP_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     REMAINING_FIELD_NUMBER: _ClassVar[int]
     app: bytes
     query: bytes
     after: Continuation.After
+    answers: int
     offset: int
     remaining: int
-    def __init__(self, app: _Optional[bytes] = ..., query: _Optional[bytes] = ..., after: _Optional[_Union[Continuation.After, _Mapping]] = ..., offset: _Optional[int] = ..., remaining: _Optional[int] = ...) -> None: ...
+    def __init__(self, app: _Optional[bytes] = ..., query: _Optional[bytes] = ..., after: _Optional[_Union[Continuation.After, _Mapping]] = ..., answers: _Optional[int] = ..., offset: _Optional[int] = ..., remaining: _Optional[int] = ...) -> None: ...
 
 class TransactionHeader(_message.Message):
     __slots__ = ("app", "cross_group", "read_only")

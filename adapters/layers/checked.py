@@ -1,7 +1,8 @@
 """CheckedStore: the contract, enforced on both sides of a store. Always the outermost layer.
 
-What a caller may not ask is refused with TypeError or ValueError (a bug of the caller's), what is over a stated limit
-with TooLarge, and rows out of order or range with Corrupt. Exceptions that are no StoreError pass through unchanged:
+What a caller may not ask of any store is refused with TypeError or ValueError (a bug of the caller's), what this store
+does not claim with Unsupported, what is over a stated limit with TooLarge, and rows out of order or range with Corrupt.
+Layers and adapters below rely on it. Exceptions that are no StoreError pass through unchanged:
 they are bugs and must look like it. All this runs on every call, so a batch is turned into columns and each column
 is tested by one C function; what was wrong is found out only after a test has failed.
 """
@@ -16,21 +17,24 @@ from adapters.contract import (
     ABSENT,
     ANY,
     Address,
+    Atomicity,
     Capabilities,
     Check,
     Expectation,
     KeyRange,
     Operation,
     OrderedStore,
+    PointStore,
     Reader,
     Row,
     Rows,
     Table,
     Write,
     addresses,
+    is_conditional,
     row_writes,
 )
-from adapters.errors import Corrupt, TooLarge
+from adapters.errors import Corrupt, TooLarge, Unsupported
 
 _FIRST = itemgetter(0)
 _EXPECT = attrgetter("expect")
@@ -38,13 +42,14 @@ _EXPECTATIONS = {bytes, type(ANY), type(ABSENT)}
 _TABLES = frozenset(map(id, Table))  # an Enum's own hash is a Python function, so tables are told apart by id
 _JOIN = b"".join  # the cheapest way to find out that all are bytes
 _VOLATILE = frozenset(id(table) for table in Table if table.volatile)
+MAX_VERSION = (1 << 63) - 1
 
 
-class CheckedReader:
-    """Checked reads, of a store or of its snapshot."""
+class _Checked:
+    """Checked reads of whole addresses, of a store or of its snapshot."""
 
-    def __init__(self, reader: Reader, limits: Capabilities) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader | PointStore, limits: Capabilities) -> None:
+        self._points = reader
         self._limits = limits
         self._max_key = limits.max_key_bytes
 
@@ -60,10 +65,18 @@ class CheckedReader:
                 raise _not_addresses(addresses)
             if most is not None and len(scope) + len(key) > most:
                 raise _long_key(scope, key, most)
-        values = self._reader.read(addresses, deadline=deadline, settle=settle)
+        values = self._points.read(addresses, deadline=deadline, settle=settle)
         if len(values) != len(addresses):
             raise Corrupt(f"{len(addresses)} addresses were read, {len(values)} values came back")
         return values
+
+
+class CheckedReader(_Checked):
+    """Checked reads, of an ordered store or of its snapshot."""
+
+    def __init__(self, reader: Reader, limits: Capabilities) -> None:
+        _Checked.__init__(self, reader, limits)
+        self._reader = reader
 
     def fetch(
         self, table: Table, scopes: Sequence[bytes], keys: Sequence[bytes], *, deadline: float
@@ -95,6 +108,8 @@ class CheckedReader:
             raise TypeError(f"the range ends in neither bytes nor None: {keys!r:.100}")
         if limit < 0:
             raise ValueError(f"a scan of at most {limit} rows")
+        if reverse and not self._limits.reverse_scan:
+            raise Unsupported("a scan backwards, but this store does not claim reverse_scan")
         rows = self._reader.scan(table, scope, keys, limit=limit, reverse=reverse, deadline=deadline)
         if rows:
             _check_rows(rows, keys, limit, reverse)
@@ -126,14 +141,17 @@ class _Snapshot:
         self._inner.__exit__(kind, error, traceback)
 
 
-class CheckedStore(CheckedReader):
-    """A store whose callers and whose answers keep to the contract."""
+class CheckedPoints(_Checked):
+    """A point store whose callers and whose answers keep to the contract."""
 
-    def __init__(self, store: OrderedStore) -> None:
-        super().__init__(store, store.capabilities)
+    def __init__(self, store: PointStore) -> None:
+        _Checked.__init__(self, store, store.capabilities)
         self.inner = store  #: the store below, for metrics and tests
         limits = self._limits
         self._max_value = limits.max_value_bytes
+        self._takes_any_condition = (
+            limits.compare_and_set and limits.atomicity is Atomicity.BATCH and not limits.versioned_writes
+        )
         self._counted = limits.max_batch is not None or limits.max_batch_bytes is not None
 
     @property
@@ -147,26 +165,33 @@ class CheckedStore(CheckedReader):
         if rows:
             self._check_bulk(operations, rows)
         if operations:
-            self._check_operations(operations)
+            self._check_operations(operations, bulk=bool(rows))
         if self._counted:
             self._check_size([*operations, *row_writes(rows)])
         if operations or rows:
             self.inner.write(operations, rows=rows, deadline=deadline)
 
-    def _check_operations(self, operations: Sequence[Operation]) -> None:
+    def _check_operations(self, operations: Sequence[Operation], *, bulk: bool) -> None:
         if [*map(type, operations)].count(Write) == len(operations):
             addresses, values, expectations, versions = zip(*operations, strict=True)
         else:
             addresses, values, expectations, versions = _columns(operations)
         self._check_addresses(addresses)
         self._check_values(values)
-        if expectations.count(ANY) != len(expectations) and not {*map(type, expectations)} <= _EXPECTATIONS:
-            raise TypeError("an expectation is ANY, ABSENT or bytes")
-        self._check_versions(versions)
+        if expectations.count(ANY) != len(expectations):
+            if not {*map(type, expectations)} <= _EXPECTATIONS:
+                raise TypeError("an expectation is ANY, ABSENT or bytes")
+            if not self._takes_any_condition:
+                _check_conditions(operations, bulk, self._limits)
+        if any(version is not None for version in versions):
+            self._check_versions(versions)
 
     def _check_versions(self, versions: Collection[int | None]) -> None:
-        if not self._limits.versioned_writes and any(version is not None for version in versions):
-            raise ValueError("a version was given, but this store does not claim versioned_writes")
+        if not self._limits.versioned_writes:
+            raise Unsupported("a version was given, but this store does not claim versioned_writes")
+        for version in versions:
+            if version is not None and not (type(version) is int and 0 <= version <= MAX_VERSION):
+                raise ValueError(f"a version is a whole number from 0 to 2**63 - 1, not {version!r}")
 
     def _check_bulk(self, operations: Sequence[Operation], rows: Sequence[Rows]) -> None:
         """Each address at most once: rows that share a scope with others of the batch are looked at one by one."""
@@ -178,7 +203,8 @@ class CheckedStore(CheckedReader):
             except TypeError:
                 raise _not_addresses(_row_addresses(rows)) from None
             self._check_values(tuple(values.values()))
-            self._check_versions((version,))
+            if version is not None:
+                self._check_versions((version,))
             if self._max_key is not None and len(scope) + max(map(len, values)) > self._max_key:
                 self._check_addresses(_row_addresses(rows))
         taken = {(id(address[0]), address[1]) for address, *_ in operations}
@@ -187,9 +213,6 @@ class CheckedStore(CheckedReader):
             _check_distinct((*(operation[0] for operation in operations), *_row_addresses(rows)))
         if len({table in _VOLATILE for table, _ in (*taken, *scopes)}) > 1:
             raise ValueError("volatile and other tables in one batch")
-
-    def snapshot(self) -> AbstractContextManager[Reader]:
-        return _Snapshot(self.inner.snapshot(), self._limits)
 
     def drop_tables(self) -> None:
         self.inner.drop_tables()
@@ -240,6 +263,34 @@ class CheckedStore(CheckedReader):
         size += sum(len(each.value or b"") for each in operations if isinstance(each, Write))
         if most is not None and size > most:
             raise TooLarge(f"a batch of {size} bytes of keys and values; this store takes {most}")
+
+
+class CheckedStore(CheckedReader, CheckedPoints):
+    """An ordered store whose callers and whose answers keep to the contract."""
+
+    inner: OrderedStore
+
+    def __init__(self, store: OrderedStore) -> None:
+        CheckedReader.__init__(self, store, store.capabilities)
+        CheckedPoints.__init__(self, store)
+
+    def snapshot(self) -> AbstractContextManager[Reader]:
+        if not self._limits.snapshot:
+            raise Unsupported("a snapshot was asked for, but this store does not claim snapshot")
+        return _Snapshot(self.inner.snapshot(), self._limits)
+
+
+def _check_conditions(operations: Sequence[Operation], bulk: bool, claims: Capabilities) -> None:
+    """Whether a call with a condition is one that the store claims to carry out; `bulk`: rows stand beside it."""
+    if not claims.compare_and_set:
+        raise Unsupported("an expectation was given, but this store does not claim compare_and_set")
+    conditional = [operation for operation in operations if is_conditional(operation)]
+    if any(isinstance(each, Write) and each.version is not None for each in conditional):
+        raise ValueError("a write carries an expectation or a version, not both")
+    if claims.atomicity is Atomicity.ROW and (bulk or len(operations) > 1):
+        raise Unsupported("atomicity ROW: a conditional operation stands alone in its call")
+    if claims.atomicity is Atomicity.SCOPE and len({each.address[:2] for each in conditional}) > 1:
+        raise Unsupported("atomicity SCOPE: the conditional operations of a call lie in one table and scope")
 
 
 _Columns = tuple[tuple[Address, ...], tuple[bytes | None, ...], tuple[Expectation, ...], tuple[int | None, ...]]

@@ -18,6 +18,10 @@ from adapters.errors import Applied, Conflict, StoreError, Unavailable
 from adapters.lmdb.connection import Connection
 from adapters.lmdb.errors import translated
 
+_SPARE_PAGES = 256  # for LMDB's list of free pages
+_PAGES_PER_ROW = 8  # the path to a row, and a split of some of it
+_LEAST_PAGE_BYTES = 4096
+
 
 class Batch:
     """One write call, ready to apply, and what became of it."""
@@ -57,6 +61,11 @@ class Batch:
             self.deletes += [prefix + key for key, value in values.items() if value is None]
         self.puts += [(prefix + key, value) for key, value in values.items() if value is not None]
 
+    def most_pages(self) -> int:
+        """More pages of the data file than `apply` and its commit can touch."""
+        value_bytes = sum([len(value) for _, value in self.puts])
+        return _SPARE_PAGES + _PAGES_PER_ROW * (len(self.puts) + len(self.deletes)) + value_bytes // _LEAST_PAGE_BYTES
+
     def apply(self, txn: "lmdb.Transaction[bytes]") -> bool:
         """Whether it was applied; otherwise `failure` holds the Conflict and the transaction is as it was."""
         get = txn.get
@@ -94,6 +103,7 @@ class Committer:
         self._company = threading.Condition(self._mutex)
         self._pending: deque[Batch] = deque()
         self._leading = False
+        self._reserves = not connection.options.synced
 
     def write(self, operations: Sequence[Operation], rows: Sequence[Rows], deadline: float) -> None:
         """Returns once committed. Raises Conflict, Unavailable (applied: UNKNOWN once a leader had taken it), ..."""
@@ -180,6 +190,8 @@ class Committer:
             while self._pending and (len(group) < self._grouping.max_group or not self._grouping.max_group):
                 group.append(self._pending.popleft())
         self.batches += len(group)
+        if self._reserves:
+            self._connection.reserve(sum([batch.most_pages() for batch in group]))
         return any([batch.apply(txn) for batch in group])
 
     def _transact(self, body: "Callable[[lmdb.Transaction[bytes]], bool]") -> None:
@@ -193,24 +205,30 @@ class Committer:
         if not changed:
             txn.abort()
             return
+        number = txn.id()
         try:
             txn.commit()
         except lmdb.MapFullError:
             raise
         except lmdb.Error as error:
-            raise translated(error, self._connection.path, Applied.UNKNOWN) from error
+            raise self._connection.failed(error, number) from error
         self.commits += 1
 
     def _until_it_fits(self, attempt: Callable[[], None], deadline: float) -> None:
         connection = self._connection
         gate = connection.gate
         slot = gate.threads.slot
+        writers = connection.writers
         while True:
             slot.busy += 1
             try:
                 if gate.shut:
                     gate.wait(slot, deadline)
-                return attempt()
+                writers.acquire(deadline)
+                try:
+                    return attempt()
+                finally:
+                    writers.release()
             except (lmdb.MapFullError, lmdb.MapResizedError):
                 pass
             except lmdb.Error as error:

@@ -1,23 +1,22 @@
-"""One LMDB environment: opening it, growing its map, refusing its use in a forked child."""
+"""One LMDB environment: opening it, growing its map, taking disk space for it, refusing its use in a forked child."""
 
 import fcntl
 import os
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import lmdb
 
-from adapters.errors import Corrupt, Unavailable, Unsupported
+from adapters.errors import Applied, Corrupt, StoreError, Unavailable, Unsupported
+from adapters.lmdb import files
 from adapters.lmdb.errors import os_translated, translated
 from adapters.lmdb.gate import Gate
 
-MAX_READERS = 1024
 CLOSE_SECONDS = 10.0
 _MIB = 1 << 20
+_RESERVED_BYTES = 2 * _MIB  # taken at once, so that few commits ask the file system
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -27,6 +26,7 @@ class Options:
 
     map_mib: int
     synced: bool  #: False: MDB_NOSYNC and MDB_WRITEMAP, which outlive the process but not the machine
+    volatile: bool = False  #: data that is missing is no loss
 
 
 class Connection:
@@ -37,17 +37,23 @@ class Connection:
         self.options = options
         self.gate = Gate()
         self._pid = os.getpid()
+        self._reserved = 0  # bytes of data.mdb, from its beginning, that are known to have their place on the disk
         try:
             path.mkdir(parents=True, exist_ok=True)
-            with self._file_lock():
+            with files.size_lock(path):
                 self.env = self._open()
-            self.env.reader_check()
+            try:
+                self.env.reader_check()
+                self.database = self.env.open_db(None)
+            except BaseException:
+                self._release()
+                raise
         except OSError as error:
             raise os_translated(error, path) from error
         except lmdb.Error as error:
             raise translated(error, path) from error
         self.begin = self.env.begin
-        self.database = self.env.open_db(None)
+        self._page_bytes = self.env.stat()["psize"]
         _OPEN.add(self)
 
     def recover(self, error: lmdb.Error, deadline: float) -> None:
@@ -63,12 +69,37 @@ class Connection:
         """Doubles the map, or adopts the size another process gave it. The caller holds no transaction."""
         with self.gate.alone(deadline):
             try:
-                with self._file_lock():
-                    self.env.set_mapsize(max(2 * self.env.info()["map_size"], self._file_bytes()))
+                with files.size_lock(self.path):
+                    self.env.set_mapsize(max(2 * self.env.info()["map_size"], files.data_bytes(self.path)))
             except lmdb.Error as error:
                 raise translated(error, self.path) from error
             except OSError as error:
                 raise os_translated(error, self.path) from error
+
+    def reserve(self, pages: int) -> None:
+        """Inside a write transaction that may touch `pages` pages: takes their space, or raises Unavailable.
+
+        Only a writable map needs it: elsewhere LMDB writes to the file, and a full disk is an error of the commit.
+        """
+        if self.options.synced:
+            return
+        info = self.env.info()
+        map_bytes = info["map_size"]
+        needed = min((info["last_pgno"] + 1 + pages) * self._page_bytes, map_bytes)
+        if needed <= self._reserved:
+            return
+        try:
+            self._reserved = files.reserve_data(self.path, needed, min(needed + _RESERVED_BYTES, map_bytes))
+        except OSError as error:
+            raise os_translated(error, self.path) from error
+
+    def failed(self, error: lmdb.Error, commit: int) -> StoreError:
+        """What the failure of the commit of this number means. LMDB writes the meta page that shows it last."""
+        try:
+            applied = Applied.UNKNOWN if self.begin().id() >= commit else Applied.NO
+        except lmdb.Error:
+            applied = Applied.UNKNOWN  # the meta page itself failed, after which LMDB begins nothing any more
+        return translated(error, self.path, applied)
 
     def close(self) -> None:
         """Waits a while for open transactions, then invalidates what is left of them."""
@@ -79,7 +110,7 @@ class Connection:
                 self.gate.refuse(Unavailable(f"lmdb {self.path}: the store is closed"))
         except Unavailable as refusal:
             self.gate.refuse(refusal)
-        self.env.close()
+        self._release()
 
     def refuse_after_fork(self) -> None:
         self.gate.refuse(
@@ -87,31 +118,40 @@ class Connection:
         )
 
     def _open(self) -> lmdb.Environment:
+        """The caller holds the size lock."""
+        new = not files.data_bytes(self.path)
+        files.inspect(self.path, synced=self.options.synced, volatile=self.options.volatile)
+        try:
+            env = self._open_lmdb()
+        except BaseException:
+            if new:
+                files.forget(self.path)  # half of a file would be refused as damaged when there is room again
+            raise
+        try:
+            self.writers = files.WriteLock(self.path, in_turn=self.options.synced)
+            self._holding = files.hold(self.path, synced=self.options.synced)
+        except BaseException:
+            env.close()
+            raise
+        return env
+
+    def _release(self) -> None:
+        self.env.close()
+        self.writers.close()
+        self._holding.close()
+
+    def _open_lmdb(self) -> lmdb.Environment:
         return lmdb.open(
             str(self.path),
-            map_size=max(self.options.map_mib * _MIB, self._file_bytes()),
+            # with MDB_WRITEMAP LMDB cuts the file to the map it is given; a smaller one would rob other processes
+            map_size=max(self.options.map_mib * _MIB, files.data_bytes(self.path)),
             sync=self.options.synced,
             writemap=not self.options.synced,
             metasync=True,
-            max_readers=MAX_READERS,
+            max_readers=files.MAX_READERS,
             max_spare_txns=1,
             mode=0o640,
         )
-
-    def _file_bytes(self) -> int:
-        """With MDB_WRITEMAP LMDB cuts the file to the map it is given; a smaller one would rob other processes."""
-        data = self.path / "data.mdb"
-        return data.stat().st_size if data.exists() else 0
-
-    @contextmanager
-    def _file_lock(self) -> Iterator[None]:
-        """Openings and growings of all processes, one after another. The kernel frees it when its holder dies."""
-        handle = os.open(self.path / "size.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
 
 
 def open_volatile(path: Path, options: Options) -> Connection:
@@ -127,7 +167,7 @@ def open_volatile(path: Path, options: Options) -> Connection:
     try:
         return Connection(path, options)
     except Corrupt:
-        _forget(path)
+        files.forget(path)
         return Connection(path, options)
 
 
@@ -137,16 +177,11 @@ def _forget_older_boot(path: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if os.pread(handle, 64, 0).decode(errors="replace").strip() != current:
-            _forget(path)
+            files.forget(path)
             os.ftruncate(handle, 0)
             os.pwrite(handle, current.encode(), 0)
     finally:
         os.close(handle)
-
-
-def _forget(path: Path) -> None:
-    for name in ("data.mdb", "lock.mdb"):
-        (path / name).unlink(missing_ok=True)
 
 
 _OPEN: "weakref.WeakSet[Connection]" = weakref.WeakSet()

@@ -1,6 +1,7 @@
 """LMDB's exceptions as the contract's, in one place."""
 
 import errno
+import os
 from pathlib import Path
 
 import lmdb
@@ -18,6 +19,7 @@ TOO_LARGE = (lmdb.BadValsizeError, lmdb.TxnFullError)
 #: These say that this package misuses LMDB, so they pass through unchanged.
 BUGS = (lmdb.BadTxnError, lmdb.BadDbiError, lmdb.BadRslotError, lmdb.CursorFullError, lmdb.KeyExistsError)
 
+_NO_ROOM_BYTES = 1 << 20
 _HINTS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -39,11 +41,25 @@ def translated(error: lmdb.Error, path: Path, applied: Applied = Applied.NO) -> 
         return Corrupt(f"lmdb {path}: the file is damaged or not LMDB's: {error}", applied)
     if isinstance(error, TOO_LARGE):
         return TooLarge(f"lmdb {path}: {error}", applied)
-    return Unavailable(f"lmdb {path}: {_HINTS.get(_code(error), 'no answer')}: {error}", applied)
+    return Unavailable(f"lmdb {path}: {_hint(_code(error), path)}: {error}", applied)
 
 
 def os_translated(error: OSError, path: Path) -> StoreError:
     return Unavailable(f"lmdb {path}: {_HINTS.get(error.errno or 0, 'cannot be opened')}: {error.strerror}")
+
+
+def _hint(code: int, path: Path) -> str:
+    hint = _HINTS.get(code, "no answer")
+    return f"the disk is full, or {hint}" if code == errno.EIO and _is_full(path) else hint
+
+
+def _is_full(path: Path) -> bool:
+    """LMDB calls a write that the disk had room for only in part an input/output error."""
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _NO_ROOM_BYTES
 
 
 def _code(error: lmdb.Error) -> int:

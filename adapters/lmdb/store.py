@@ -9,6 +9,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -34,10 +35,23 @@ from adapters.contract import (
 from adapters.errors import Unsupported
 from adapters.lmdb.commits import Committer, Grouping
 from adapters.lmdb.connection import Connection, Options, open_volatile
+from adapters.lmdb.errors import translated
 from adapters.url import StoreUrl
 
-SHARED = True
 MAX_VALUE_BYTES = 64 << 20  # LMDB takes 4 GiB; nothing here comes near, and one row should not double the map for ever
+CAPABILITIES = Capabilities(
+    atomicity=Atomicity.BATCH,
+    compare_and_set=True,
+    versioned_writes=False,
+    ordered=True,
+    reverse_scan=True,
+    snapshot=True,
+    consistency=Consistency.STRONG,
+    durable=Durable.SYNCED,
+    shared=True,
+    max_key_bytes=510,  # as LMDB is usually built; an open store states its own
+    max_value_bytes=MAX_VALUE_BYTES,
+)
 FIRST_ROWS = 16  # a scan reads that many rows, then twice as many: it reads at most about twice what it returns
 PATIENCE_SECONDS = 60.0  # of calls that have no deadline
 _VOLATILE = frozenset(table.value[0] for table in Table if table.volatile)
@@ -68,21 +82,31 @@ class _Snapshot:
 
     def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
         keys = [table._value_ + scope + key for table, scope, _, key in addresses]
-        if _VOLATILE.isdisjoint(map(_FIRST_BYTE, keys)):
-            return [*map(self._open[self._durable].get, keys)]
-        return [self._transaction(self._connection(key)).get(key) for key in keys]
+        try:
+            if _VOLATILE.isdisjoint(map(_FIRST_BYTE, keys)):
+                return [*map(self._open[self._durable].get, keys)]
+            return [self._transaction(self._connection(key)).get(key) for key in keys]
+        except lmdb.Error as error:
+            raise translated(error, self._durable.path) from error
 
     def fetch(
         self, table: Table, scopes: Sequence[bytes], keys: Sequence[bytes], *, deadline: float
     ) -> list[bytes | None]:
         connection = self._connection(table._value_)
-        return _get_many(self._transaction(connection), _stored_keys(table, scopes, keys))
+        try:
+            return _get_many(self._transaction(connection), _stored_keys(table, scopes, keys))
+        except lmdb.Error as error:
+            raise translated(error, connection.path) from error
 
     def scan(
         self, table: Table, scope: bytes, keys: KeyRange, *, limit: int, reverse: bool = False, deadline: float
     ) -> list[Row]:
         prefix = table._value_ + scope
-        return _scan(self._transaction(self._connection(prefix)), prefix, keys, limit, reverse)
+        connection = self._connection(prefix)
+        try:
+            return _scan(self._transaction(connection), prefix, keys, limit, reverse)
+        except lmdb.Error as error:
+            raise translated(error, connection.path) from error
 
     def _connection(self, key: bytes) -> Connection:
         return self._volatile if key[0] in _VOLATILE else self._durable
@@ -117,24 +141,16 @@ class LmdbStore:
         synced = durability != "none"
         self.durable_connection = Connection(path, Options(map_mib=map_mib, synced=synced))
         try:
-            self._volatile = open_volatile(path / "volatile", Options(map_mib=map_mib, synced=False))
+            self._volatile = open_volatile(path / "volatile", Options(map_mib=map_mib, synced=False, volatile=True))
         except BaseException:
             self.durable_connection.close()
             raise
         self.durable_commits = Committer(self.durable_connection, grouping)
         self.volatile_commits = Committer(self._volatile, Grouping())
-        self._capabilities = Capabilities(
-            atomicity=Atomicity.BATCH,
-            compare_and_set=True,
-            versioned_writes=False,
-            ordered=True,
-            reverse_scan=True,
-            snapshot=True,
-            consistency=Consistency.STRONG,
+        self._capabilities = replace(
+            CAPABILITIES,
             durable=Durable.SYNCED if synced else Durable.MEMORY,
-            shared=SHARED,
             max_key_bytes=self.durable_connection.env.max_key_size() - 1,
-            max_value_bytes=MAX_VALUE_BYTES,
         )
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from bench.experiments import durable, join, latency, limit, memory, noop, operations, query, rows
+from bench.experiments import calls, durable, join, latency, limit, memory, noop, operations, query, rows
 from bench.run import Run
 
 EXPERIMENTS: dict[str, Callable[[Run], None]] = {
@@ -13,6 +13,7 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "limit": limit.run,
     "join": join.run,
     "rows": rows.run,
+    "calls": calls.run,
     "latency": latency.run,
     "memory": memory.run,
 }

@@ -5,39 +5,23 @@ in both stores.
 """
 
 import random
-from contextlib import ExitStack
 
-from bench import data, server
-from bench.calls import Cycle, request
-from bench.client import Load
-from bench.run import Run, Subject
-from bench.stored import load
+from bench import data
+from bench.calls import request
+from bench.run import Run
+from bench.sizes import KIND, compare
 from protos import datastore_v3_pb2 as v3
 
 NAME = "join"
-KIND = b"Row"
 LIMIT = 20
 SMALL = 10_000
 _VALUES = 10
 
 
 def run(bench: Run) -> None:
-    large = bench.scale.large_entities
-    sizes = {f"{SMALL:,} entities": SMALL, f"{large:,} entities": large}
-    with ExitStack() as stack:
-        subjects = {}
-        for name, count in sizes.items():
-            url = f"lmdb:{bench.directory / str(count)}?durability=none"
-            with bench.step(f"{NAME}: loading {name}", count) as step, server.on_core(bench.server_core):
-                load(url, KIND, count, step, two_values)
-            ours = stack.enter_context(server.pbserver(url, bench.server_core))
-            calls = Cycle(queries(), least_bytes=20 * LIMIT)
-            subjects[name] = Subject(
-                ours, Load(port=ours.port, connections=1, calls=calls, seconds=bench.scale.seconds)
-            )
-        found = [*bench.compare(NAME, subjects, by="p50_us").values()]
-    ratio = found[1].p50_us / found[0].p50_us
-    bench.at_most(NAME, f"merge join, limit 20, time at {large:,} entities / {SMALL:,}", ratio, 3)
+    few, many = compare(bench, NAME, SMALL, queries(), least_bytes=20 * LIMIT, properties=two_values)
+    name = f"merge join, limit 20, time at {bench.scale.large_entities:,} entities / {SMALL:,}"
+    bench.at_most(NAME, name, many.p50_us / few.p50_us, 3)
 
 
 def two_values(randomly: random.Random) -> dict[bytes, int]:

@@ -23,6 +23,8 @@ from pbserver.datastore.tables import entity_address, head_address
 class BatchGroups:
     """pbserver.datastore.groups.Groups."""
 
+    steady = True
+
     def __init__(self, store: OrderedStore, kinds: Kinds) -> None:
         self._store = store
         self._kinds = kinds

@@ -4,8 +4,12 @@ Whoever puts or deletes an entity keeps every index that is being built up to da
 (catalog.py), so a build has only to write, once, the rows of the entities that were there before. A batch is those
 rows, the heads of the groups they were read from, checked, and the place where the next batch begins: one atomic
 write. So a build goes on after a crash where it stood, and several servers may work on it at once.
+
+On a store that writes row by row, a row carries its entity's version instead: whatever a later commit says of it wins.
+A commit planned before the index was created may still be under way there, so the build first lets it settle.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -27,9 +31,13 @@ from pbserver.datastore import catalog, composites, entities, keys, metadata, ta
 from pbserver.datastore.catalog import Catalog
 from pbserver.datastore.composites import Composite, State
 from pbserver.datastore.errors import BadRequest
+from pbserver.datastore.groups import Groups
 from pbserver.datastore.keys import Key
 from protos.catalog_pb2 import Progress
 
+#: Longer than a commit may take from looking at the catalog to its compare-and-set (row_groups.py).
+SETTLE_SECONDS = 30
+_WAIT_SECONDS = 0.05
 _BATCH = 200
 
 
@@ -40,12 +48,24 @@ class Unfinished(NamedTuple):
     composite: Composite
 
 
+class _Batch(NamedTuple):
+    """What a step writes; `progress` None: nothing is left; `refused`: why an entity cannot be in the index."""
+
+    stored: bytes | None
+    progress: Progress | None
+    checks: list[Operation] = []  # noqa: RUF012 - never changed
+    rows: list[Rows] = []  # noqa: RUF012
+    refused: str = ""
+    waits: bool = False
+
+
 class Builder:
     """Works for whoever calls it; used by one thread."""
 
-    def __init__(self, store: OrderedStore, catalog_: Catalog) -> None:
+    def __init__(self, store: OrderedStore, catalog_: Catalog, groups: Groups) -> None:
         self._store = store
         self._catalog = catalog_
+        self._groups = groups
         self._batch = _BATCH
 
     def unfinished(self, *, deadline: float) -> list[Unfinished]:
@@ -82,31 +102,56 @@ class Builder:
     def _build(self, work: Unfinished, deadline: float) -> bool:
         project, composite = work
         address = catalog.progress_address(project, composite.id)
-        with self._store.snapshot() as reader:
-            indexes = catalog.read(reader, project, deadline=deadline)
-            if indexes.find(composite.id) != composite:
-                return False
-            stored, progress = self._progress(reader, work, deadline)
-            found = self._next_entities(reader, work, progress, deadline)
-            if found is not None:
-                operations, rows, refused = self._rows(reader, work, *found, deadline)
-        if found is None:
+        found = self._groups.read([], lambda reader: self._batch_to_write(reader, work, deadline), deadline=deadline)
+        if found is None or found.waits:
+            return found is not None
+        if found.progress is None:
             done = [Write(address, None)]
             self._catalog.move(project, composite, State.SERVING, deadline=deadline, operations=done)
             return False
-        if refused:
-            self._catalog.move(project, composite, State.ERROR, deadline=deadline, note=refused)
+        if found.refused:
+            self._catalog.move(project, composite, State.ERROR, deadline=deadline, note=found.refused)
             return False
+        progress = Write(address, found.progress.SerializeToString(), found.stored or ABSENT)
+        if self._groups.steady:
+            self._store.write([*found.checks, progress], rows=found.rows, deadline=deadline)
+        else:
+            if found.rows:
+                self._store.write([], rows=found.rows, deadline=deadline)
+            self._store.write([progress], deadline=deadline)
+        return True
+
+    def _batch_to_write(self, reader: Reader, work: Unfinished, deadline: float) -> "_Batch | None":
+        """The next batch; None when the index is no longer as `work` says."""
+        project, composite = work
+        indexes = catalog.read(reader, project, deadline=deadline)
+        if indexes.find(composite.id) != composite:
+            return None
+        stored, progress = self._progress(reader, work, deadline)
+        if not self._groups.steady and (waiting := self._settle(work, stored, progress, deadline)):
+            return waiting
+        found = self._next_entities(reader, work, progress, deadline)
+        if found is None:
+            return _Batch(stored, None)
         partition, page = found
+        checks, rows, refused = self._rows(reader, work, partition, page, deadline)
+        checks.append(Check(catalog.catalog_address(project), indexes.serialized or ABSENT))
         progress.name_space = keys.partition_names(partition)[2]
         progress.path = tables.row_path(*page[-1])
         progress.entities += len(page)
-        operations += [
-            Check(catalog.catalog_address(project), indexes.serialized or ABSENT),
-            Write(address, progress.SerializeToString(), stored or ABSENT),
-        ]
-        self._store.write(operations, rows=rows, deadline=deadline)
-        return True
+        return _Batch(stored, progress, checks, rows, refused)
+
+    def _settle(self, work: Unfinished, stored: bytes | None, progress: Progress, deadline: float) -> "_Batch | None":
+        """A batch that only waits, as long as a commit may be under way that does not know of the index."""
+        now = int(time.time())
+        if not progress.HasField("noticed_seconds"):
+            progress.noticed_seconds = now
+            address = catalog.progress_address(work.project, work.composite.id)
+            self._store.write([Write(address, progress.SerializeToString(), stored or ABSENT)], deadline=deadline)
+        if now >= progress.noticed_seconds + SETTLE_SECONDS:
+            return None
+        time.sleep(_WAIT_SECONDS)
+        return _Batch(stored, progress, waits=True)
 
     def _next_entities(
         self, reader: Reader, work: Unfinished, progress: Progress, deadline: float
@@ -151,7 +196,8 @@ class Builder:
             except BadRequest as refused:
                 return [], [], f"{_shown(key)}: {refused}"
             if entries:
-                rows.append(Rows(Table.INDEXES, partition + kind, key.path, entries))
+                version = None if self._groups.steady else entities.version(frame)
+                rows.append(Rows(Table.INDEXES, partition + kind, key.path, entries, version))
         return operations, rows, ""
 
     def _remove(self, work: Unfinished, deadline: float) -> bool:

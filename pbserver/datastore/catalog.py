@@ -10,7 +10,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from adapters.contract import ABSENT, Address, KeyRange, Operation, OrderedStore, Reader, Table, Write, after_prefix
+from adapters.contract import (
+    ABSENT,
+    Address,
+    Atomicity,
+    KeyRange,
+    Operation,
+    OrderedStore,
+    Reader,
+    Table,
+    Write,
+    after_prefix,
+)
 from adapters.errors import Conflict
 from pbserver.datastore import keys
 from pbserver.datastore.composites import Composite, Definition, State, checked
@@ -216,12 +227,21 @@ class Catalog:
             new = _serialize(project, next_id, composites)
             expected = ABSENT if old.serialized is None else old.serialized
             try:
-                self._store.write([Write(address, new, expected), *operations], deadline=deadline)
+                self._write(Write(address, new, expected), operations, deadline)
             except Conflict:
                 if time.monotonic() > deadline:
                     raise Timeout("the catalog of indexes is contended; nothing was changed") from None
             else:
                 return parse(new)
+
+    def _write(self, change: Write, operations: Iterable[Operation], deadline: float) -> None:
+        """Together where the store can; else the change first, since it decides."""
+        if self._store.capabilities.atomicity is Atomicity.BATCH:
+            self._store.write([change, *operations], deadline=deadline)
+            return
+        self._store.write([change], deadline=deadline)
+        for each in operations:
+            self._store.write([each], deadline=deadline)
 
 
 def _existing(indexes: Indexes, definition: Definition) -> Composite | None:

@@ -153,17 +153,16 @@ class Datastore:
 
     def count_kind(self, project: bytes, kind: bytes, *, deadline: float) -> int:
         """How many entities of an (encoded) kind there are, in all namespaces."""
-        with self._store.snapshot() as reader:
-            partitions = [*metadata.partitions_of_kind(reader, project, kind, deadline)]
+
+        def work(reader: Reader) -> int:
+            partitions = metadata.partitions_of_kind(reader, project, kind, deadline)
+            of_kind = (Query(partition=each, kind=kind, ancestor=None, filters=(), orders=()) for each in partitions)
             return sum(
-                Execution(
-                    plan(normalize(Query(partition=each, kind=kind, ancestor=None, filters=(), orders=()))),
-                    reader,
-                    self._limits,
-                    deadline,
-                ).count(Progress(None, 0, None))
-                for each in partitions
+                Execution(plan(normalize(each)), reader, self._limits, deadline).count(Progress(None, 0, None))
+                for each in of_kind
             )
+
+        return self._groups.read([], work, deadline=deadline)
 
     def _execution(self, query: Query, reader: Reader, handle: Handle | None, deadline: float) -> Execution:
         if metadata.is_pseudo(query.kind):
@@ -177,7 +176,7 @@ class Datastore:
         planned = plan(query, composites)
         if planned.sort or self._indexing.strict:
             self._check_indexes(planned, composites)
-        return Execution(planned, reader, self._limits, deadline)
+        return Execution(planned, reader, self._limits, deadline, steady=self._groups.steady)
 
     def _is_stored(self, query: Query, reader: Reader, deadline: float) -> bool:
         """Whether a test has stored statistics of its own."""
@@ -198,7 +197,7 @@ class Datastore:
 
     def builder(self) -> Builder:
         """Works on this Datastore's composite indexes, for one thread."""
-        return Builder(self._store, self.catalog)
+        return Builder(self._store, self.catalog, self._groups)
 
     def _read(self, query: Query, handle: Handle | None, work: Callable[[Reader], Result], deadline: float) -> Result:
         """What `work` reads for a query, of one state: the transaction's, or one of its own."""

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from adapters.contract import Reader, Row, Table
 from pbserver.datastore import entities, keys, needs, tables
 from pbserver.datastore.errors import Internal, NeedIndex
-from pbserver.datastore.matching import Item, Matcher
+from pbserver.datastore.matching import Item, Matcher, Values
 from pbserver.datastore.planner import Plan, place_of, read_row
 from pbserver.datastore.queries import Position
 from pbserver.datastore.ranges import Place
@@ -38,6 +38,14 @@ class Page(NamedTuple):
 
     rows: list[Row]
     stored: list[bytes] | None
+
+
+class View(NamedTuple):
+    """What a query reads from. `steady`: index rows and entities are of one state, so that each row has its entity."""
+
+    reader: Reader
+    deadline: float
+    steady: bool
 
 
 class Stream(Protocol):
@@ -70,12 +78,11 @@ class Batch:
 class Execution:
     """One call's work on a query. Used by one thread, while `reader` is open."""
 
-    def __init__(self, plan: Plan, reader: Reader, limits: Limits, deadline: float) -> None:
+    def __init__(self, plan: Plan, reader: Reader, limits: Limits, deadline: float, *, steady: bool = True) -> None:
         self._plan = plan
-        self._reader = reader
+        self._view = View(reader, deadline, steady)
         self._limits = limits
-        self._deadline = deadline
-        self._stream = _stream(plan, reader, limits, deadline)
+        self._stream = _stream(plan, self._view, limits)
 
     def batch(self, progress: Progress, count: int) -> Batch:
         """Skips, then gives up to `count` results; moves `progress` on."""
@@ -140,13 +147,22 @@ class Execution:
                 keys.keys_only_frame(query.partition, tables.row_path(row, value)) for row, value in batch.rows
             ]
             return
-        if stored is None:
+        if stored is None and not self._view.steady:
+            self._drop_missing(batch)
+        elif stored is None:
             batch.frames = self._fetch(batch.rows)
         else:
             batch.frames = self._within_bytes(stored[: len(batch.rows)])
         if len(batch.frames) < len(batch.rows):
             del batch.rows[len(batch.frames) :]
             batch.more = True
+
+    def _drop_missing(self, batch: Batch) -> None:
+        """Entities that were sorted may be gone by now."""
+        found = zip(batch.rows, _fetch_any(self._view, self._plan, batch.rows), strict=True)
+        there = [(row, data) for row, data in found if data is not None]
+        batch.rows = [row for row, _ in there]
+        batch.frames = [data for _, data in there]
 
     def _projected(self, row: bytes) -> bytes:
         """The result that an index row holds; no entity is read."""
@@ -160,15 +176,15 @@ class Execution:
         """Entities of `rows`, in two steps where there are many, so that large ones are not read for nothing."""
         limit = self._limits.result_bytes
         if len(rows) <= _FIRST_FETCH:
-            return self._within_bytes(fetch(self._reader, self._plan, rows, self._deadline))
-        frames = fetch(self._reader, self._plan, rows[:_FIRST_FETCH], self._deadline)
+            return self._within_bytes(fetch(self._view, self._plan, rows))
+        frames = fetch(self._view, self._plan, rows[:_FIRST_FETCH])
         rest = rows[_FIRST_FETCH:]
         while rest:
             size = sum(map(len, frames))
             if size > limit:
                 break
             step = max(1, min(len(rest), (limit - size) * len(frames) // (size + 1) + 1))
-            frames += fetch(self._reader, self._plan, rest[:step], self._deadline)
+            frames += fetch(self._view, self._plan, rest[:step])
             rest = rest[step:]
         return self._within_bytes(frames)
 
@@ -184,58 +200,89 @@ class Execution:
         return frames
 
 
-def fetch(reader: Reader, plan: Plan, rows: list[Row], deadline: float) -> list[bytes]:
-    """The stored entities that index rows lead to. In a snapshot each row has one; Internal if not."""
-    scopes, columns = tables.entity_columns(plan.query.partition, rows)
-    found = reader.fetch(Table.GROUPS, scopes, columns, deadline=deadline)
+def fetch(view: View, plan: Plan, rows: list[Row]) -> list[bytes]:
+    """The stored entities that index rows lead to, from a steady view: Internal where there is none."""
+    found = _fetch_any(view, plan, rows)
     if None in found:
         raise Internal("an index row leads to no entity; run a verification of the store")
     return found  # type: ignore[return-value]
 
 
-def _stream(plan: Plan, reader: Reader, limits: Limits, deadline: float) -> Stream:
-    stream: Stream = (SortedStream if plan.sort else ScanStream)(plan, reader, limits, deadline)
+def _fetch_any(view: View, plan: Plan, rows: list[Row]) -> list[bytes | None]:
+    scopes, columns = tables.entity_columns(plan.query.partition, rows)
+    return view.reader.fetch(Table.GROUPS, scopes, columns, deadline=view.deadline)
+
+
+def fetch_matching(view: View, plan: Plan, matcher: Matcher, rows: list[Row]) -> list[tuple[Row, bytes, Values]]:
+    """The rows that lead to entities which belong to the query's results, those entities, and their values.
+
+    Where the view is not steady a row may be older or newer than its entity: then it does not count.
+    """
+    stored: Sequence[bytes | None] = fetch(view, plan, rows) if view.steady else _fetch_any(view, plan, rows)
+    found = []
+    for row, data in zip(rows, stored, strict=True):
+        if data is not None:
+            values = matcher.matching(tables.row_path(*row), entities.parse(data))
+            if values is not None:
+                found.append((row, data, values))
+    return found
+
+
+def _stream(plan: Plan, view: View, limits: Limits) -> Stream:
+    stream: Stream = (SortedStream if plan.sort else ScanStream)(plan, view, limits)
     return GroupedStream(plan, stream) if plan.query.group_by else stream
 
 
 class ScanStream:
     """Rows as the plan's source gives them."""
 
-    def __init__(self, plan: Plan, reader: Reader, limits: Limits, deadline: float) -> None:
-        self._plan = plan
-        self._reader = reader
-        self._deadline = deadline
-        self._matcher = Matcher(plan.query) if plan.distinct else None
+    def __init__(self, plan: Plan, view: View, limits: Limits) -> None:
         del limits
+        self._plan = plan
+        self._view = view
+        self._matcher = Matcher(plan.query)
+        self._from_index = plan.query.keys_only or bool(plan.query.projection)
 
     def take(self, after: Position | None, limit: int) -> Page:
         if limit <= 0:
             return Page([], None)
         start = self._plan.query.start if after is None else after
         place = None if start is None else place_of(self._plan, start)
+        whole = not self._view.steady and not self._from_index
         rows: list[Row] = []
+        stored: list[bytes] = []
         while len(rows) < limit:
             wanted = limit - len(rows)
-            read = self._plan.source.rows(self._reader, place, wanted, self._deadline)
-            if self._matcher is None:
+            read = self._plan.source.rows(self._view.reader, place, wanted, self._view.deadline)
+            if whole:
+                self._keep_matching(read, rows, stored)
+            elif not self._plan.distinct:
                 return Page(read, None)
-            rows += self._first_rows(self._matcher, read)
+            else:
+                rows += self._first_rows(read)
             if len(read) < wanted:
                 break
             place = Place(read[-1][0])
-        return Page(rows, None)
+        return Page(rows, stored if whole else None)
 
-    def _first_rows(self, matcher: Matcher, rows: list[Row]) -> list[Row]:
+    def _first_rows(self, rows: list[Row]) -> list[Row]:
         """`rows` without those whose entity has an earlier row in the scan. Reads entities with several rows only."""
         several = [row for row in rows if tables.is_repeated(row[1])]
         if not several:
             return rows
-        later = set()
-        for (key, _), stored in zip(several, fetch(self._reader, self._plan, several, self._deadline), strict=True):
-            found = entities.property_values(entities.parse(stored))
-            if read_row(self._plan, key)[0] != matcher.order_values(found):
-                later.add(key)
-        return [row for row in rows if row[0] not in later]
+        first = {
+            row[0]
+            for row, _, values in fetch_matching(self._view, self._plan, self._matcher, several)
+            if read_row(self._plan, row[0])[0] == self._matcher.order_values(values)
+        }
+        return [row for row in rows if row[0] in first or not tables.is_repeated(row[1])]
+
+    def _keep_matching(self, read: list[Row], rows: list[Row], stored: list[bytes]) -> None:
+        """Keeps the rows that are what their entities say now, with the entities."""
+        for row, data, values in fetch_matching(self._view, self._plan, self._matcher, read):
+            if read_row(self._plan, row[0])[0] == self._matcher.order_values(values):
+                rows.append(row)
+                stored.append(data)
 
 
 class GroupedStream:
@@ -265,11 +312,10 @@ class GroupedStream:
 class SortedStream:
     """All matching entities, sorted in memory. A row's key is here its ordered values and its path."""
 
-    def __init__(self, plan: Plan, reader: Reader, limits: Limits, deadline: float) -> None:
+    def __init__(self, plan: Plan, view: View, limits: Limits) -> None:
         self._plan = plan
-        self._reader = reader
+        self._view = view
         self._most = limits.sorted_results
-        self._deadline = deadline
         self._matcher = Matcher(plan.query)
         self._sorted: list[Row] | None = None
 
@@ -295,7 +341,7 @@ class SortedStream:
         found: list[Item] = []
         after = None
         while True:
-            rows = self._plan.source.rows(self._reader, after, _PAGE, self._deadline)
+            rows = self._plan.source.rows(self._view.reader, after, _PAGE, self._view.deadline)
             self._collect({tables.row_path(*row): row for row in rows}, seen, found)
             if len(found) > self._most:
                 wanted = needs.need(self._plan.query)
@@ -313,13 +359,10 @@ class SortedStream:
         matcher = self._matcher
         fresh = {path: row for path, row in rows.items() if path not in seen}
         seen.update((path, value) for path, (_, value) in fresh.items())
-        stored = fetch(self._reader, self._plan, [*fresh.values()], self._deadline)
-        for path, data in zip(fresh, stored, strict=True):
-            matching = matcher.matching(path, entities.parse(data))
-            if matching is not None:
-                every = bool(self._plan.query.projection)
-                places = matcher.all_values(matching) if every else [matcher.order_values(matching)]
-                found += ((place, path) for place in places)
+        every = bool(self._plan.query.projection)
+        for row, _, values in fetch_matching(self._view, self._plan, matcher, [*fresh.values()]):
+            places = matcher.all_values(values) if every else [matcher.order_values(values)]
+            found += ((place, tables.row_path(*row)) for place in places)
 
 
 def position(plan: Plan, row: bytes) -> Position:

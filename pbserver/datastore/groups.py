@@ -15,17 +15,19 @@ from pbserver.datastore.mutations import Mutation, Seen
 Result = TypeVar("Result")
 
 #: Runs a piece of work that no client waits for; it may fail, or never run: whoever comes next does it then.
-Later = Callable[[Callable[[], None]], None]
+Later = Callable[[Callable[[], object]], None]
 
 
-def run_now(work: Callable[[], None]) -> None:
+def run_now(work: Callable[[], object]) -> None:
     """The simplest Later: at once, in the client's time."""
     with suppress(StoreError, DatastoreError):
         work()
 
 
 class Groups(Protocol):
-    """Thread-safe; one per process."""
+    """Thread-safe; one per process. `steady`: all that read() and view() show is of one state, index rows as well."""
+
+    steady: bool
 
     def commit(self, mutations: Iterable[Mutation], seen: Seen, *, deadline: float) -> int:
         """All of the mutations or none, if no group in `seen` has moved; returns the highest slot given to a group.

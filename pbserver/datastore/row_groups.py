@@ -13,6 +13,7 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from threading import Lock
 
@@ -29,6 +30,8 @@ from pbserver.datastore.tables import entity_address, head_address
 _MOVES = 20  #: attempts at one compare-and-set before its outcome is called unknown
 _PATIENCE_SECONDS = 0.1  #: how long the head of another's unfinished commit is left alone
 _REMEMBERED = 10_000
+_REMEMBERED_BYTES = 4096  # of a head; a larger one is remembered by its slot alone
+_MOST_PLANNING_SECONDS = 10.0  # well below building.SETTLE_SECONDS: a commit knows of every index that is built
 
 
 class _NotPrepared(Exception):
@@ -38,6 +41,7 @@ class _NotPrepared(Exception):
 class RowGroups:
     """pbserver.datastore.groups.Groups."""
 
+    steady = False
     _outcome = staticmethod(heads.outcome)
 
     def __init__(self, store: OrderedStore, kinds: Kinds, later: Later) -> None:
@@ -83,26 +87,32 @@ class RowGroups:
     # -- one group
 
     def _commit_one(self, group: bytes, mutations: Sequence[Mutation], seen: int | None, deadline: float) -> int:
+        remembered = self._rolled.head(group) if seen is None else None  # if it is old, the compare-and-set says so
         while True:
-            base = self._resolve(group, deadline)
+            base, remembered = remembered or self._resolve(group, deadline), None
             if seen is not None and base.slot != seen:
                 raise ConcurrentTransaction("Concurrency exception.")
             slot = _next_slot(base)
+            planned = time.monotonic()
             rows = self._rows(mutations, slot, deadline)
             new = base.committed(slot, _new_uid(), rows)
+            if time.monotonic() - planned > _MOST_PLANNING_SECONDS:
+                continue  # the composite indexes may be others by now
             if self._move(group, base, new, deadline):
                 break
             if seen is not None:
                 raise ConcurrentTransaction("Concurrency exception.")
             _pause(deadline, "the entity group is contended; nothing was written")
         self._apply(rows, deadline)
-        self._rolled.add(group, slot)
+        self._rolled.add(group, heads.decode(heads.encode(new)))
         self._later(lambda: self._mark_applied(group, new))
         return slot
 
     def _mark_applied(self, group: bytes, head: Head) -> None:
         """Spares others the rolling forward; called when all rows of the head are written."""
-        self._replace(group, heads.decode(heads.encode(head)), head.applied())
+        applied = head.applied()
+        if self._replace(group, heads.decode(heads.encode(head)), applied):
+            self._rolled.add(group, heads.decode(heads.encode(applied)))
 
     # -- several groups
 
@@ -113,7 +123,10 @@ class RowGroups:
         if any(bases[group].slot != slot for group, slot in seen.items()):
             raise ConcurrentTransaction("Concurrency exception.")
         slots = {group: _next_slot(bases[group]) for group in written}
+        planned = time.monotonic()
         rows = {group: self._rows(by_group[group], slots[group], deadline) for group in written}
+        if time.monotonic() - planned > _MOST_PLANNING_SECONDS:
+            raise ConcurrentTransaction("the commit took too long to prepare")
         uid = _new_uid()
         first = written[0]
         primary = Primary(first, slots[first], bases[first].slot)
@@ -156,7 +169,7 @@ class RowGroups:
         """Frees the heads that were prepared; those that are missed are freed by whoever meets them."""
         for group, head in prepared.items():
             if head.raw is not None:
-                self._later(_bound(self._replace, group, head, head.emptied(head.slot)))
+                self._later(partial(self._replace, group, head, head.emptied(head.slot)))
 
     def _finish(self, first: bytes, decision: Head, secondaries: Mapping[bytes, Head]) -> None:
         """All rows are written: tells the secondaries, and only when all of them know, the primary."""
@@ -183,7 +196,7 @@ class RowGroups:
                 return head
             if head.state is State.COMMITTED:
                 self._roll(head, deadline)
-                self._rolled.add(group, head.slot)
+                self._rolled.add(group, head)
                 return head
             self._unblock(group, head, deadline, patient=time.monotonic() - began < _PATIENCE_SECONDS)
 
@@ -223,15 +236,16 @@ class RowGroups:
         else:
             self._replace(group, head, head.emptied(head.slot))
 
-    def _replace(self, group: bytes, old: Head, new: Head) -> None:
-        """One attempt to move a head, whatever comes of it: whoever needs to know looks again."""
+    def _replace(self, group: bytes, old: Head, new: Head) -> bool:
+        """One attempt to move a head; whether it surely did. Whoever needs to know more looks again."""
         try:
             self._store.write(
                 [Write(head_address(group), heads.encode(new), ABSENT if old.raw is None else old.raw)],
                 deadline=_soon(),
             )
         except (Conflict, Unavailable):
-            return
+            return False
+        return True
 
     def _move(self, group: bytes, old: Head, new: Head, deadline: float) -> bool:
         """Moves a head; whether it did. Neither "no" nor silence is believed: the head itself says what happened."""
@@ -298,22 +312,32 @@ class RowGroups:
 
 
 class _Memory:
-    """The groups whose newest commit this process has written to the end. Thread-safe."""
+    """The newest heads this process knows to be written to the end. Thread-safe."""
 
     def __init__(self) -> None:
-        self._slots: OrderedDict[bytes, int] = OrderedDict()
+        self._heads: OrderedDict[bytes, Head] = OrderedDict()
         self._lock = Lock()
 
-    def add(self, group: bytes, slot: int) -> None:
+    def add(self, group: bytes, head: Head) -> None:
         with self._lock:
-            self._slots[group] = max(slot, self._slots.get(group, 0))
-            self._slots.move_to_end(group)
-            if len(self._slots) > _REMEMBERED:
-                self._slots.popitem(last=False)
+            known = self._heads.get(group)
+            if known is None or (head.slot, head.state is State.APPLIED) >= (known.slot, known.state is State.APPLIED):
+                self._heads[group] = head if len(head.raw or b"") <= _REMEMBERED_BYTES else Head(slot=head.slot)
+            self._heads.move_to_end(group)
+            if len(self._heads) > _REMEMBERED:
+                self._heads.popitem(last=False)
 
     def has(self, group: bytes, slot: int) -> bool:
+        """Whether the commit that took a slot is written to the end."""
         with self._lock:
-            return self._slots.get(group) == slot
+            head = self._heads.get(group)
+            return head is not None and head.slot == slot
+
+    def head(self, group: bytes) -> Head | None:
+        """The head from which a commit may go on without looking; None when it is not known."""
+        with self._lock:
+            head = self._heads.get(group)
+            return head if head is not None and head.raw is not None else None
 
 
 def _by_group(mutations: Iterable[Mutation]) -> dict[bytes, list[Mutation]]:
@@ -341,7 +365,3 @@ def _pause(deadline: float, otherwise: str) -> None:
     if time.monotonic() > deadline:
         raise Timeout(otherwise)
     time.sleep(random.uniform(0, 0.005))  # noqa: S311 - a back-off, not a secret
-
-
-def _bound(function: Callable[..., None], *arguments: object) -> Callable[[], None]:
-    return lambda: function(*arguments)

@@ -7,7 +7,7 @@ its minute of birth and a random part: `milliseconds since 2020 << 22 | random`;
 import random
 import time
 
-from adapters.contract import ABSENT, KeyRange, OrderedStore, Row, Table, Write
+from adapters.contract import ABSENT, Atomicity, KeyRange, OrderedStore, Row, Table, Write
 from adapters.errors import Conflict
 from pbserver.datastore.tables import (
     meta_address,
@@ -41,6 +41,7 @@ class Sessions:
 
     def __init__(self, store: OrderedStore) -> None:
         self._store = store
+        self._versioned = store.capabilities.atomicity is not Atomicity.BATCH
 
     def create(self, part: bytes, value: bytes, *, deadline: float) -> int:
         """Stores `value` under a fresh handle and returns the handle."""
@@ -52,12 +53,18 @@ class Sessions:
                 continue
             return handle
 
-    def read(self, handle: int, part: bytes, *, deadline: float) -> bytes | None:
-        return self._store.read([session_address(handle, part)], deadline=deadline)[0]
+    def read(self, handle: int, *parts: bytes, deadline: float) -> list[bytes | None]:
+        return self._store.read([session_address(handle, part) for part in parts], deadline=deadline)
 
-    def put(self, handle: int, rows: list[tuple[bytes, bytes]], *, deadline: float) -> None:
-        """Stores rows (part, value) under a handle, whatever stood there."""
-        self._store.write([Write(session_address(handle, part), value) for part, value in rows], deadline=deadline)
+    def put(self, handle: int, rows: list[tuple[bytes, bytes]], *, version: int, deadline: float) -> None:
+        """Stores rows (part, value) under a handle.
+
+        Where writes may arrive late or twice, one of a higher version is not overwritten.
+        """
+        given = version if self._versioned else None
+        self._store.write(
+            [Write(session_address(handle, part), value, version=given) for part, value in rows], deadline=deadline
+        )
 
     def replace(self, handle: int, part: bytes, old: bytes, new: bytes, *, deadline: float) -> bool:
         """Changes a row if it still holds `old`; whether it did."""

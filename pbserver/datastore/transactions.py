@@ -4,7 +4,7 @@ An open transaction is a few rows under its handle, so every call of it may meet
 
     h            its header (TransactionHeader), `closed` once a commit has claimed it
     g group      the slot of a group as first read (`r` + slot), or `w`: written but not read
-    m key        a buffered put or delete; the last one of a key counts
+    m key        a buffered put or delete, behind its version (4 bytes); the last one of a key counts
 
 A read is of one state with all groups read before (groups.py): had one moved, the answer is ConcurrentTransaction, so
 no call ever shows a state that never was. The commit checks all of them once more.
@@ -36,6 +36,7 @@ _WRITTEN = b"w"
 _PUT = b"p"
 _INSERT = b"i"
 _DELETE = b"d"
+_VERSION_BYTES = 4
 _PLACE = Struct(">cHH")  # what, length of the partition, length of the first element
 
 _GONE = "The referenced transaction has expired or is no longer valid."
@@ -94,7 +95,20 @@ class Transactions:
             if self._join(handle, current, dict.fromkeys(joined, _WRITTEN), deadline):
                 break
         rows = dict(map(_to_row, mutations))  # of several changes of one key the last counts
-        self._sessions.put(handle.number, [*rows.items()], deadline=deadline)
+        version = self._next_version(handle, rows, deadline)
+        self._sessions.put(
+            handle.number,
+            [(part, version.to_bytes(4, "big") + value) for part, value in rows.items()],
+            version=version,
+            deadline=deadline,
+        )
+
+    def _next_version(self, handle: Handle, parts: Collection[bytes], deadline: float) -> int:
+        """Above those of the same keys' earlier changes, which a store that writes row by row may deliver late."""
+        if self._store.capabilities.atomicity is Atomicity.BATCH:
+            return 0
+        earlier = self._sessions.read(handle.number, *parts, deadline=deadline)
+        return 1 + max(int.from_bytes(value[:4], "big") for value in (*earlier, bytes(4)) if value is not None)
 
     def commit(self, handle: Handle, *, deadline: float) -> tuple[list[Key], int]:
         """Makes the buffered changes visible, all or none: the keys changed, and their version.
@@ -196,10 +210,10 @@ def _to_row(mutation: Mutation) -> tuple[bytes, bytes]:
 
 
 def _from_row(part: bytes, value: bytes) -> Mutation:
-    what, length, root = _PLACE.unpack_from(value)
+    what, length, root = _PLACE.unpack_from(value, _VERSION_BYTES)
     path = part[1 + length :]
     key = Key(part[1 : 1 + length], path, root, keys.last_kind(path))
     if what == _DELETE:
         return Mutation(key, None)
-    data = value[_PLACE.size :]
+    data = value[_VERSION_BYTES + _PLACE.size :]
     return Mutation(key, entities.build(key, EntityProto.FromString(data), data), what == _INSERT)

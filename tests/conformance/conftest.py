@@ -1,47 +1,72 @@
-"""The matrix: every registered store and every layer, opened on a place of its own."""
+"""The matrix: every registered store and every layer. The suite itself is adapters/conformance."""
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import random
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
-from typing import TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-from adapters.build import open_store, with_layers
-from adapters.contract import (
+pytest.register_assert_rewrite("adapters.conformance")
+
+from adapters.build import open_store, with_layers  # noqa: E402 - rewriting comes before all imports
+from adapters.conformance.matrix import (  # noqa: E402
+    Entry,
+    Matrix,
+    at_once,
+    batch_snapshot_store,
+    batch_store,
+    cas_points,
+    deadline,
+    elsewhere,
+    points,
+    scope_store,
+    snapshot_store,
+    store,
+    unlimited_batch_store,
+    unlimited_store,
+    versioned_points,
+)
+from adapters.conformance.plugin import bare  # noqa: E402
+from adapters.contract import (  # noqa: E402
     Address,
     Capabilities,
     KeyRange,
     Operation,
     OrderedStore,
+    PointStore,
     Reader,
     Row,
     Rows,
     Table,
     addresses,
+    is_conditional,
     row_writes,
 )
-from adapters.errors import TooLarge
-from adapters.layers.checked import CheckedStore
-from adapters.memory import MemoryStore
-from adapters.registry import opener
-from adapters.url import parse_url
+from adapters.errors import Applied, TooLarge, Unavailable  # noqa: E402
+from adapters.layers.checked import CheckedStore  # noqa: E402
+from adapters.layers.longvalues import LongValuesStore  # noqa: E402
+from adapters.layers.measured import MeasuredPoints, MeasuredStore  # noqa: E402
+from adapters.layers.ordered import TreeStore  # noqa: E402
+from adapters.layers.retried import RetriedPoints, RetriedStore  # noqa: E402
+from adapters.layers.versioned import VersionedStore  # noqa: E402
+from adapters.memory import MemoryStore  # noqa: E402
 
-T = TypeVar("T")
-
-settings.register_profile(
-    "conformance",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
-settings.load_profile("conformance")
+__all__ = [
+    "at_once",
+    "batch_snapshot_store",
+    "batch_store",
+    "cas_points",
+    "deadline",
+    "elsewhere",
+    "points",
+    "scope_store",
+    "snapshot_store",
+    "store",
+    "unlimited_batch_store",
+    "unlimited_store",
+    "versioned_points",
+]
 
 
 class ShortKeys:
@@ -87,94 +112,115 @@ class ShortKeys:
             raise TooLarge(f"{len(scope) + len(key)} bytes")
 
 
-def _without_longkeys(url: str) -> OrderedStore:
-    parsed = parse_url(url)
-    return CheckedStore(opener(parsed.name)(parsed))
+class Flaky(MemoryStore):
+    """Fails every other call: reads and conditional writes before they do anything, other writes sometimes after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._random = random.Random(1)
+
+    def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
+        self._fail()
+        return super().read(addresses, deadline=deadline, settle=settle)
+
+    def scan(
+        self, table: Table, scope: bytes, keys: KeyRange, *, limit: int, reverse: bool = False, deadline: float
+    ) -> list[Row]:
+        self._fail()
+        return super().scan(table, scope, keys, limit=limit, reverse=reverse, deadline=deadline)
+
+    def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
+        self._fail()
+        super().write(operations, rows=rows, deadline=deadline)
+        if not any(map(is_conditional, operations)) and self._random.random() < 0.2:
+            raise Unavailable("the answer was lost", Applied.UNKNOWN)
+
+    def _fail(self) -> None:
+        self.check()
+        if self._random.random() < 0.3:
+            raise Unavailable("not now")
 
 
-#: Test id -> how to open the store; the id begins with the registered name.
-MATRIX: dict[str, Callable[[Path], OrderedStore]] = {
-    "memory": lambda path: open_store("memory:"),
-    "memory-raw": lambda path: MemoryStore(),
-    "memory-250-byte-keys": lambda path: with_layers("memory", ShortKeys(MemoryStore(), 250)),
-    "memory-64-byte-keys": lambda path: with_layers("memory", ShortKeys(MemoryStore(), 64)),
-    "lmdb": lambda path: open_store(f"lmdb:{path}/db?durability=none&map_mib=1"),
-    "lmdb-sync": lambda path: open_store(f"lmdb:{path}/db?durability=sync&map_mib=1"),
-    "lmdb-group": lambda path: open_store(f"lmdb:{path}/db?durability=group&group_milliseconds=1&map_mib=1"),
-    "lmdb-raw-none": lambda path: _without_longkeys(f"lmdb:{path}/db?durability=none&map_mib=1"),
-    "lmdb-raw-sync": lambda path: _without_longkeys(f"lmdb:{path}/db?durability=sync&map_mib=1"),
-}
+class Forgetful:
+    """A Recorder."""
+
+    def observe(self, call: str, outcome: str, *, rows: int, size_bytes: int, seconds: float) -> None:
+        assert min(rows, size_bytes, seconds) >= 0
+        assert call
+        assert outcome != "bug"
 
 
-UNLIMITED = [name for name in MATRIX if not name.startswith("lmdb-raw")]  #: those without a key limit of their own
+def _pause(_: float) -> None:
+    """No time passes between attempts."""
+
+
+def _weak(options: str) -> OrderedStore:
+    opened = bare(f"weak:?{options}")
+    assert isinstance(opened, OrderedStore)
+    return opened
+
+
+def _with_layers(options: str) -> PointStore:
+    return open_store(f"weak:?{options}")
+
+
+#: Test id -> how to open the store; the id begins with the registered name, or that of the store below a layer.
+MATRIX = Matrix(
+    {
+        "memory": Entry(lambda path: open_store("memory:")),
+        "memory-250-byte-keys": Entry(lambda path: with_layers("memory", ShortKeys(MemoryStore(), 250))),
+        "memory-64-byte-keys": Entry(lambda path: with_layers("memory", ShortKeys(MemoryStore(), 64))),
+        "memory-measured": Entry(lambda path: CheckedStore(MeasuredStore(MemoryStore(), Forgetful()))),
+        "memory-retried": Entry(lambda path: CheckedStore(RetriedStore(Flaky(), _pause))),
+        "lmdb": Entry(lambda path: open_store(f"lmdb:{path}/db?durability=none&map_mib=1"), 40),
+        "lmdb-sync": Entry(lambda path: open_store(f"lmdb:{path}/db?durability=sync&map_mib=1"), 12),
+        "lmdb-group": Entry(
+            lambda path: open_store(f"lmdb:{path}/db?durability=group&group_milliseconds=1&map_mib=1"), 5
+        ),
+        "lmdb-raw-none": Entry(lambda path: bare(f"lmdb:{path}/db?durability=none&map_mib=1"), 40),
+        "lmdb-raw-sync": Entry(lambda path: bare(f"lmdb:{path}/db?durability=sync&map_mib=1"), 8),
+        "weak-row": Entry(lambda path: bare("weak:")),
+        "weak-row-versions": Entry(lambda path: bare("weak:?versions=yes&max_batch=60&max_value_bytes=90000")),
+        "weak-row-without-cas": Entry(lambda path: bare("weak:?versions=yes&compare_and_set=no&reverse=no")),
+        "weak-scope": Entry(lambda path: bare("weak:?atomicity=scope")),
+        "weak-scope-snapshot": Entry(lambda path: bare("weak:?atomicity=scope&versions=yes&snapshot=yes")),
+        "weak-points": Entry(lambda path: bare("weak:?ordered=no&max_key_bytes=500")),
+        "weak-points-layers": Entry(lambda path: MeasuredPoints(RetriedPoints(bare("weak:?ordered=no")), Forgetful())),
+        "weak-row-versioned": Entry(lambda path: CheckedStore(VersionedStore(_weak("")))),
+        "weak-scope-versioned": Entry(lambda path: CheckedStore(VersionedStore(_weak("atomicity=scope")))),
+        "weak-batch-versioned": Entry(
+            lambda path: CheckedStore(VersionedStore(_weak("atomicity=batch&snapshot=yes&max_value_bytes=70000")))
+        ),
+        "weak-row-longvalues": Entry(
+            lambda path: CheckedStore(LongValuesStore(_weak("versions=yes&max_value_bytes=100&max_batch=60")))
+        ),
+        "weak-scope-longvalues": Entry(
+            lambda path: CheckedStore(LongValuesStore(_weak("atomicity=scope&max_value_bytes=1000")))
+        ),
+        "weak-batch-longvalues": Entry(
+            lambda path: CheckedStore(LongValuesStore(_weak("atomicity=batch&snapshot=yes&max_value_bytes=100")))
+        ),
+        "weak-row-small-pages-ordered": Entry(lambda path: CheckedStore(TreeStore(bare("weak:?ordered=no"), 100))),
+        "weak-scope-ordered": Entry(
+            lambda path: CheckedStore(
+                TreeStore(bare("weak:?ordered=no&atomicity=scope&max_value_bytes=32000&max_key_bytes=48"))
+            )
+        ),
+        "weak-batch-ordered": Entry(
+            lambda path: CheckedStore(TreeStore(bare("weak:?ordered=no&atomicity=batch"), 1000))
+        ),
+        "weak-points-all-layers": Entry(
+            lambda path: _with_layers("ordered=no&max_value_bytes=1000000&remote=yes&max_key_bytes=250")
+        ),
+        "weak-row-all-layers": Entry(lambda path: _with_layers("max_value_bytes=65536&remote=yes")),
+    }
+)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    MATRIX.parametrize(metafunc)
 
 
 @pytest.fixture(scope="session")
-def matrix() -> list[str]:
-    return list(MATRIX)
-
-
-@pytest.fixture(params=list(MATRIX))
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OrderedStore]:
-    """Each store in turn, empty, with its tables."""
-    opened = MATRIX[request.param](tmp_path)
-    try:
-        opened.ensure_tables()
-        yield opened
-    finally:
-        opened.close()
-
-
-@pytest.fixture(params=UNLIMITED)
-def unlimited_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OrderedStore]:
-    """Each store that takes keys of any length."""
-    opened = MATRIX[request.param](tmp_path)
-    try:
-        opened.ensure_tables()
-        assert opened.capabilities.max_key_bytes is None
-        yield opened
-    finally:
-        opened.close()
-
-
-@pytest.fixture
-def deadline() -> float:
-    return time.monotonic() + 60
-
-
-class Elsewhere:
-    """Another thread, one call at a time: where a snapshot is held while this thread writes."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=1)
-
-    def __call__(self, work: Callable[[], T]) -> T:
-        return self._pool.submit(work).result(60)
-
-    def close(self) -> None:
-        self._pool.shutdown()
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[Elsewhere]:
-    thread = Elsewhere()
-    yield thread
-    thread.close()
-
-
-@pytest.fixture
-def at_once() -> Callable[[int, Callable[[int], object]], list[object]]:
-    """Runs work(0), ... work(n - 1) in n threads that start together; results or exceptions, in that order."""
-
-    def run(threads: int, work: Callable[[int], object]) -> list[object]:
-        barrier = threading.Barrier(threads)
-
-        def one(number: int) -> object:
-            barrier.wait(30)
-            return work(number)
-
-        with ThreadPoolExecutor(max_workers=threads) as pool:
-            futures: list[Future[object]] = [pool.submit(one, number) for number in range(threads)]
-            return [future.exception(60) or future.result() for future in futures]
-
-    return run
+def matrix() -> Matrix:
+    return MATRIX

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,17 @@ from adapters.url import parse_url
 
 ROOT = Path(adapters.__file__).parent.parent
 WRITER = Path(__file__).with_name("lmdb_writer.py")
+#: A process that stands in the middle of a commit for as long as it lives.
+HOLDER = """
+import sys, time
+from adapters.registry import opener
+from adapters.url import parse_url
+connection = opener("lmdb")(parse_url(sys.argv[1])).durable_connection
+connection.writers.acquire(time.monotonic() + 30)
+with connection.env.begin(write=True):
+    print("holds", flush=True)
+    sys.stdin.read()
+"""
 MEBIBYTE = 1 << 20
 Process = subprocess.Popen[str]
 Start = Callable[..., Process]
@@ -32,9 +43,9 @@ def start() -> Iterator[Start]:
     """Starts a writer that waits for `go`; whatever still runs at the end of the test is killed by its own pid."""
     processes: list[Process] = []
 
-    def run(url: str, name: str, mode: str) -> Process:
+    def run(url: str, *arguments: str, program: Sequence[str] = (str(WRITER),), says: str = "ready") -> Process:
         process = subprocess.Popen(
-            [sys.executable, str(WRITER), url, name, mode],
+            [sys.executable, *program, url, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -42,7 +53,7 @@ def start() -> Iterator[Start]:
         )
         processes.append(process)
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        assert process.stdout.readline() == f"{says}\n"
         return process
 
     yield run
@@ -250,6 +261,40 @@ def test_a_queued_write_keeps_its_deadline(tmp_path: Path, at_once: AtOnce) -> N
     assert isinstance(pool_results[1], Unavailable)
     assert pool_results[1].applied is Applied.NO
     assert len(store.scan(Table.META, b"s\x00", KeyRange(), limit=9, deadline=soon())) == 1
+    store.close()
+
+
+@pytest.mark.parametrize("durability", ["sync", "none"])
+def test_a_write_keeps_its_deadline_while_a_stopped_process_is_inside_a_commit(
+    tmp_path: Path, start: Start, durability: str
+) -> None:
+    url = f"lmdb:{tmp_path}/db?durability={durability}"
+    store = open_store(url)
+    place = Address(Table.META, b"s\x00", b"", b"k")
+    holder = start(url, says="holds", program=["-c", HOLDER])
+    holder.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match="another process was writing") as raised:
+        store.write([Write(place, b"late")], deadline=began + 0.2)
+    assert 0.2 <= time.monotonic() - began < 10
+    assert raised.value.applied is Applied.NO
+    assert store.read([place], deadline=soon()) == [None]
+    holder.kill()
+    store.write([Write(place, b"goes on")], deadline=soon())
+    store.close()
+
+
+def test_processes_that_sync_and_others_that_do_not_never_share_a_path(tmp_path: Path, start: Start) -> None:
+    other = start(f"lmdb:{tmp_path}/db?durability=none", "other", "rows")
+    with pytest.raises(Unavailable, match="open with durability=none, this one wants sync or group") as raised:
+        open_store(f"lmdb:{tmp_path}/db")
+    assert "\n" not in str(raised.value)
+    go(other, 1)
+    assert finished(other) == 1
+    store = open_store(f"lmdb:{tmp_path}/db")
+    start(f"lmdb:{tmp_path}/db?durability=group", "group", "rows").kill()
+    with pytest.raises(Unavailable, match="open with durability=sync or group, this one wants none"):
+        open_store(f"lmdb:{tmp_path}/db?durability=none")
     store.close()
 
 

@@ -11,6 +11,7 @@ from google.appengine.api import apiproxy_stub_map, datastore_file_stub
 from google.appengine.datastore.datastore_stub_util import PseudoRandomHRConsistencyPolicy
 from google.appengine.runtime import apiproxy_errors
 
+from adapters.build import is_shared
 from protos import remote_api_pb2
 from tests.differential.programs import MESSAGES
 from tests.differential.values import APP
@@ -76,15 +77,14 @@ class RemotePlayer:
 
 
 class OurServer(RemotePlayer):
-    """A pbserver process of two workers on a fresh store, ended with the context."""
+    """A pbserver process on a fresh store, ended with the context. A store of one process gets one worker."""
 
-    def __init__(self, directory: Path) -> None:
-        config = directory / "pbserver.toml"
-        config.write_text(f"[datastore]\nbatch_results = {BATCH_RESULTS}\n")
+    def __init__(self, directory: Path, store: str) -> None:
         self._running = ExitStack()
-        self._server = _ConfiguredServer(directory, config)
-        self._running.enter_context(self._server)
-        super().__init__(self._server.port)
+        settings = f"[datastore]\nbatch_results = {BATCH_RESULTS}\n"
+        workers = 2 if is_shared(store) else 1
+        server = self._running.enter_context(Server(directory, store, workers=workers, testing=True, settings=settings))
+        super().__init__(server.port)
 
     def __enter__(self) -> Self:
         return self
@@ -92,12 +92,6 @@ class OurServer(RemotePlayer):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
         self._running.__exit__(kind, error, tb)
-
-
-class _ConfiguredServer(Server):
-    def __init__(self, directory: Path, config: Path) -> None:
-        super().__init__(directory, f"lmdb:{directory}/store?durability=none", workers=2, testing=True)
-        self._command += ["--config", str(config)]
 
 
 class Referee:

@@ -1,7 +1,8 @@
 """Random programs are played to this server and to Google's own implementation; every answer must be equal.
 
 DIFFERENTIAL_SEED and DIFFERENTIAL_CALLS make longer or other runs, DIFFERENTIAL_WITHOUT leaves features of programs.py
-out ("distinct,metadata"), DIFFERENTIAL_REFEREE=java plays against Google's Java implementation.
+out ("distinct,metadata"), DIFFERENTIAL_STORE=URL plays on another store, DIFFERENTIAL_REFEREE=java against Google's
+Java implementation.
 """
 
 import os
@@ -22,25 +23,43 @@ CALLS = int(os.environ.get("DIFFERENTIAL_CALLS", "5000"))
 WITHOUT = frozenset(filter(None, os.environ.get("DIFFERENTIAL_WITHOUT", "").split(",")))
 REFEREE = os.environ.get("DIFFERENTIAL_REFEREE", "python")
 
+WEAK_STORES = [
+    "weak:?atomicity=row&versions=yes&shuffle=1",
+    "weak:?atomicity=row&ordered=no",
+    "weak:?atomicity=scope&versions=yes",
+]
+
 _PROGRAM_CALLS = 500
 _TIMEOUT_SECONDS = 600 + CALLS // 5  # for the shrinking of a failure as well, and for Maven
 _SEEDS_APART = 1_000_003  # so that the programs of one run are not those of the next
 
 
 @pytest.fixture
-def players(tmp_path: Path) -> Iterator[tuple[Player, Player]]:
+def referee(tmp_path: Path) -> Iterator[Player]:
     with ExitStack() as running:
-        referee = open_referee(REFEREE, running, tmp_path)
-        yield running.enter_context(OurServer(tmp_path)), referee
+        yield open_referee(REFEREE, running, tmp_path)
 
 
 @pytest.mark.timeout(_TIMEOUT_SECONDS)
-def test_every_answer_is_googles(players: tuple[Player, Player]) -> None:
+def test_every_answer_is_googles(referee: Player, tmp_path: Path) -> None:
+    store = os.environ.get("DIFFERENTIAL_STORE", f"lmdb:{tmp_path}/store?durability=none")
+    with OurServer(tmp_path, store) as ours:
+        _play((ours, referee), CALLS)
+
+
+@pytest.mark.timeout(_TIMEOUT_SECONDS)
+@pytest.mark.parametrize("store", WEAK_STORES)
+def test_every_answer_is_googles_on_a_weak_store(referee: Player, tmp_path: Path, store: str) -> None:
+    with OurServer(tmp_path, store) as ours:
+        _play((ours, referee), CALLS // 5)
+
+
+def _play(players: tuple[Player, Player], calls: int) -> None:
     unknown = WITHOUT - FEATURES
     assert not unknown, f"DIFFERENTIAL_WITHOUT names {sorted(unknown)}; there are {sorted(FEATURES)}"
     features = FEATURES - WITHOUT - (NOT_WITH_JAVA.keys() if REFEREE == "java" else set())
     played = number = 0
-    while played < CALLS:
+    while played < calls:
         played += _play_one(players, SEED * _SEEDS_APART + number, features)
         number += 1
 

@@ -159,9 +159,7 @@ def test_a_malformed_key_is_refused_by_every_call(wire: Wire, bad: Reference) ->
     assert_bad_request(wire.reply("RunQuery", v3.Query(app=b"s~toyapp", ancestor=bad)))
 
 
-@pytest.mark.parametrize(
-    "incomplete", [key(b"K", None), key(b"K", 0), key(b"Up", 1, b"K", None)], ids=repr
-)
+@pytest.mark.parametrize("incomplete", [key(b"K", None), key(b"K", 0), key(b"Up", 1, b"K", None)], ids=repr)
 def test_an_incomplete_key_is_completed_by_put_and_refused_by_the_others(wire: Wire, incomplete: Reference) -> None:
     (completed,) = wire.put(entity(incomplete)).key
     assert completed.path.element[-1].id > 0

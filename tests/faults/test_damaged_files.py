@@ -142,9 +142,6 @@ def test_a_truncated_file_is_not_served_and_left_alone(store: Path, damage: Call
     assert (store / "data.mdb").read_bytes() == damaged
 
 
-@pytest.mark.xfail(
-    strict=True, reason="adapters/lmdb does not compare the last page in the metas with the size of the file: SIGBUS"
-)
 @pytest.mark.parametrize("damage", [half_the_file, only_the_metas, without_its_last_page])
 def test_a_truncated_file_is_refused_in_words(store: Path, damage: Callable[[Path], None]) -> None:
     damage(store / "data.mdb")
@@ -152,18 +149,36 @@ def test_a_truncated_file_is_refused_in_words(store: Path, damage: Callable[[Pat
     assert "the file is damaged" in refused_start(store)
 
 
-def test_verify_takes_an_emptied_file_for_no_store(store: Path) -> None:
-    os.truncate(store / "data.mdb", 0)
+def emptied(file: Path) -> None:
+    os.truncate(file, 0)
+
+
+def deleted(file: Path) -> None:
+    file.unlink()
+
+
+@pytest.mark.parametrize(("damage", "found"), [(emptied, "empty"), (deleted, "missing")])
+def test_a_store_that_lost_its_data_is_not_taken_for_a_new_one(
+    store: Path, damage: Callable[[Path], None], found: str
+) -> None:
+    damage(store / "data.mdb")
     verification = verified(store)
-    assert verification.returncode == 2
-    assert f"lmdb:{store} holds no data of pbserver" in verification.stderr
+    assert verification.returncode == 1
+    for line in (verification.stderr, refused_start(store)):
+        assert f"the file is damaged: data.mdb is {found}, but synced.lock beside it says" in line
+    if damage is deleted:
+        assert not (store / "data.mdb").exists()
+    else:
+        assert (store / "data.mdb").stat().st_size == 0
 
 
-@pytest.mark.xfail(strict=True, reason="adapters/lmdb takes an empty file for a new store, whatever was there before")
-def test_an_emptied_file_is_not_served_as_a_new_store(store: Path, served: Callable[[], Server]) -> None:
-    os.truncate(store / "data.mdb", 0)
-    with pytest.raises(AssertionError, match="pbserver ended"):
-        served()
+def test_a_store_of_before_there_were_marks_is_opened_and_known_by_its_volatile_part(store: Path) -> None:
+    (store / "synced.lock").unlink()
+    (store / "volatile").mkdir()
+    assert verified(store).returncode == 0
+    (store / "synced.lock").unlink()
+    emptied(store / "data.mdb")
+    assert "data.mdb is empty, but volatile beside it says" in refused_start(store)
 
 
 def test_an_unreadable_entity_is_told_when_it_is_met_and_found_by_verify(
@@ -221,7 +236,6 @@ def test_a_lost_page_is_told_when_it_is_met(store: Path, served: Callable[[], Se
         assert wire.get(key(KIND, 1)) == [load(key(KIND, 1), 1)]
 
 
-@pytest.mark.xfail(strict=True, reason="adapters/lmdb: what fails inside a snapshot is raised as lmdb.Error, as it is")
 def test_a_lost_page_is_told_by_queries_and_verify(store: Path, served: Callable[[], Server]) -> None:
     lose_its_pages(store / "data.mdb", load(key(KIND, VICTIM), VICTIM))
     verification = verified(store)

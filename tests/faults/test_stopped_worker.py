@@ -1,7 +1,8 @@
 """SIGSTOP of one worker: the other one's clients go on, and what the stopped one does afterwards overwrites nothing.
 
-A worker that is stopped inside a commit holds LMDB's lock for writers, and then only reads go on elsewhere; the load
-of test_random_faults.py meets that. Here workers are stopped while they are idle, so that everything must go on.
+A worker that is stopped inside a commit holds LMDB's lock for writers; then only reads go on elsewhere, and writes are
+refused at their deadlines (conformance/test_lmdb_processes.py; the load of test_random_faults.py meets that too). Here
+workers are stopped while they are idle, so that everything must go on.
 """
 
 import signal

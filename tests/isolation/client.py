@@ -169,7 +169,8 @@ class Attempt:
     def rollback(self) -> None:
         """Tries to; a transaction nobody commits comes to nothing by itself."""
         with suppress(RefusedError, LostError):
-            self._connection.call("Rollback", self._handle)
+            if self._handle is not None:  # else it was never begun
+                self._connection.call("Rollback", self._handle)
 
     def _set_versions(self, versions: dict[str, int]) -> None:
         self.writes = [write._replace(version=versions.get(write.object, write.version)) for write in self.writes]

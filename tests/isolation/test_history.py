@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 OPERATIONS = int(os.environ.get("ISOLATION_OPERATIONS", "50000"))
 OPERATIONS_WITH_KILLS = 12_000
+OPERATIONS_ON_WEAK_STORES = 6_000
+WEAK_STORES = ["weak:?atomicity=row&versions=yes&shuffle=1&fail=1", "weak:?atomicity=scope&versions=no&shuffle=2"]
 CLIENTS = 16
 LATER_CLIENT = 1000
 
@@ -94,6 +96,17 @@ def test_so_they_are_when_all_workers_are_killed_meanwhile(server: Server, tmp_p
     assert errors["lost"] >= 2
     assert Outcome.UNKNOWN in {transaction.outcome for transaction in history}
     assert_serializable(history, tmp_path / "history-with-kills.jsonl")
+
+
+@pytest.mark.parametrize("store", WEAK_STORES)
+def test_so_they_are_on_stores_that_write_row_by_row(store: str, tmp_path: Path) -> None:
+    with Server(tmp_path, store, workers=1) as server:
+        history = run(Plan(port=server.port, calls=OPERATIONS_ON_WEAK_STORES))
+    log.info("answers that were no results: %s", Counter(each.error.partition(":")[0] for each in history))
+    assert_serializable(history, tmp_path / "history-on-a-weak-store.jsonl")
+    outcomes_ = Counter(each.outcome for each in history)
+    assert outcomes_[Outcome.OK] > OPERATIONS_ON_WEAK_STORES // 10
+    assert outcomes_[Outcome.FAIL] > OPERATIONS_ON_WEAK_STORES // 100
 
 
 def _has_begun(port: int, epoch: int) -> bool:

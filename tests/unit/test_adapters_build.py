@@ -1,31 +1,37 @@
 """Store URLs, what is refused at assembly, and what the checked layer refuses."""
 
+import json
+import subprocess
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from adapters.build import missing_capabilities, open_store, with_layers
+from adapters import registry, weak
+from adapters.build import layers_for, missing_capabilities, open_store, with_layers
 from adapters.contract import (
-    ANY,
+    ABSENT,
     Address,
     Atomicity,
     Capabilities,
     Check,
     Consistency,
     KeyRange,
-    OrderedStore,
     Row,
     Table,
     Write,
 )
-from adapters.errors import Corrupt, TooLarge, Unsupported
+from adapters.errors import Conflict, Corrupt, TooLarge, Unsupported
 from adapters.layers.checked import CheckedStore
 from adapters.layers.longkeys import LongKeysStore
 from adapters.memory import CAPABILITIES, MemoryStore
 from adapters.registry import STORES, Registration
 from adapters.template import TemplateStore
+from adapters.weak import WeakPoints
+from pbserver.__main__ import app
 
 SOON = 1e18
 GOOD = Address(Table.META, b"s", b"p", b"k")
@@ -36,7 +42,7 @@ GOOD = Address(Table.META, b"s", b"p", b"k")
     [
         ("", "is not NAME:PLACE"),
         ("memory", "is not NAME:PLACE"),
-        ("oracle:x", "unknown store 'oracle'; known stores: lmdb, memory"),
+        ("oracle:x", "unknown store 'oracle'; known stores: lmdb, memory, weak"),
         ("memory:somewhere", "takes no place"),
         ("memory:?size=1", "unknown option 'size'; known options: none"),
         ("memory:?size", "not option=value"),
@@ -56,24 +62,16 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"atomicity": Atomicity.SCOPE}, "atomicity BATCH"),
         ({"compare_and_set": False}, "compare_and_set"),
-        ({"ordered": False}, "ordered"),
+        ({"ordered": False, "compare_and_set": False}, "ordered"),
         ({"reverse_scan": False}, "reverse_scan"),
-        ({"snapshot": False}, "snapshot"),
         ({"consistency": Consistency.EVENTUAL}, "consistency STRONG"),
-        ({"max_value_bytes": 1_000_000}, "max_value_bytes of at least 1153434"),
+        ({"max_value_bytes": 60_000}, "max_value_bytes of at least 65536 (it has 60000)"),
     ],
 )
 def test_a_missing_capability_is_named(change: dict[str, Any], text: str) -> None:
     assert missing_capabilities(CAPABILITIES) == []
     assert text in " ".join(missing_capabilities(replace(CAPABILITIES, **change)))
-
-
-def test_a_store_that_lacks_something_is_refused() -> None:
-    store: OrderedStore = TemplateStore("host", pool_size=1)
-    with pytest.raises(Unsupported, match="store template cannot be used: it lacks atomicity BATCH, snapshot"):
-        with_layers("template", store)
 
 
 class Fake(MemoryStore):
@@ -95,14 +93,89 @@ class Fake(MemoryStore):
         return nullcontext(self)
 
 
-def test_layers_follow_the_key_limit() -> None:
-    limited = with_layers("fake", Fake(replace(CAPABILITIES, max_key_bytes=510)))
-    assert isinstance(limited, CheckedStore)
-    assert isinstance(limited.inner, LongKeysStore)
-    assert limited.capabilities.max_key_bytes is None
-    free = with_layers("fake", Fake())
-    assert isinstance(free, CheckedStore)
-    assert isinstance(free.inner, Fake)
+def test_a_store_that_lacks_something_is_refused() -> None:
+    store = Fake(replace(CAPABILITIES, compare_and_set=False, reverse_scan=False))
+    with pytest.raises(Unsupported, match="store poor cannot be used: it lacks compare_and_set, reverse_scan"):
+        with_layers("poor", store)
+
+
+def test_the_template_would_do_as_it_stands() -> None:
+    assert missing_capabilities(TemplateStore("host", pool_size=1).capabilities) == []
+
+
+ROW: dict[str, Any] = {"atomicity": Atomicity.ROW, "snapshot": False}
+UNORDERED: dict[str, Any] = {"ordered": False, "reverse_scan": False, "snapshot": False}
+NATIVE_VERSIONS: dict[str, Any] = {"versioned_writes": True, "version_horizon_seconds": 60.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "layers"),
+    [
+        ({}, "checked"),
+        ({"remote": True}, "retried checked"),
+        ({"max_key_bytes": 510}, "longkeys checked"),
+        ({"max_key_bytes": 40_000}, "checked"),
+        ({"max_value_bytes": 1_000_000}, "longvalues checked"),
+        ({"max_value_bytes": 1_153_434}, "checked"),
+        ({"max_value_bytes": 70_000, "max_key_bytes": 510, "remote": True}, "retried longvalues longkeys checked"),
+        (ROW, "versioned checked"),
+        ({**ROW, **NATIVE_VERSIONS}, "checked"),
+        ({**ROW, "compare_and_set": False}, "checked"),
+        ({"atomicity": Atomicity.SCOPE, "max_value_bytes": 70_000}, "versioned longvalues checked"),
+        ({**ROW, "max_value_bytes": 70_000, "remote": True}, "retried versioned longvalues checked"),
+        (UNORDERED, "ordered checked"),
+        ({**UNORDERED, **ROW, **NATIVE_VERSIONS}, "ordered versioned checked"),
+        ({**UNORDERED, "max_value_bytes": 1 << 20}, "ordered longvalues checked"),
+        ({**UNORDERED, "max_key_bytes": 250}, "ordered checked"),
+        ({**UNORDERED, "compare_and_set": False}, "checked"),
+    ],
+)
+def test_layers_follow_the_capabilities(change: dict[str, Any], layers: str) -> None:
+    claims = replace(CAPABILITIES, **change)
+    assert layers_for(claims) == layers.split()
+    if not missing_capabilities(claims):
+        fake = Fake(claims) if claims.ordered else WeakPoints(claims, seed=None, fail_percent=0)
+        store: Any = with_layers("fake", fake)
+        found = []
+        while store is not fake:
+            found.append(type(store).__module__.rpartition(".")[2])
+            store = store.inner
+        assert found[::-1] == layers.split()
+
+
+def test_a_store_that_writes_row_by_row_will_do() -> None:
+    assert missing_capabilities(replace(CAPABILITIES, **ROW)) == []
+    assert missing_capabilities(replace(CAPABILITIES, **ROW, compare_and_set=False)) == ["compare_and_set"]
+    (missing,) = missing_capabilities(replace(CAPABILITIES, **ROW, max_key_bytes=510))
+    assert "longkeys stands only over atomicity BATCH with snapshot" in missing
+
+
+def test_a_recorder_measures_what_the_adapter_is_asked() -> None:
+    class Calls(list[str]):
+        def observe(self, call: str, outcome: str, **_: Any) -> None:
+            self.append(f"{call} {outcome}")
+
+    calls = Calls()
+    store = open_store("memory:", recorder=calls)
+    store.write([Write(GOOD, b"v")], deadline=SOON)
+    with pytest.raises(Conflict):
+        store.write([Write(GOOD, b"v", ABSENT)], deadline=SOON)
+    assert store.read([GOOD], deadline=SOON) == [b"v"]
+    assert calls == ["write ok", "write conflict", "read ok"]
+
+
+def test_a_store_that_does_not_have_what_it_claims_is_a_bug() -> None:
+    class Liar(WeakPoints):
+        def __init__(self) -> None:
+            super().__init__(CAPABILITIES, seed=None, fail_percent=0)
+
+    with pytest.raises(TypeError, match="liar claims to be ordered"):
+        with_layers("liar", Liar())
+
+
+@pytest.mark.parametrize("name", sorted(STORES))
+def test_an_adapter_states_its_capabilities_unopened(name: str) -> None:
+    assert isinstance(registry.capabilities(name), Capabilities)
 
 
 def test_rows_written_under_another_key_limit_are_refused() -> None:
@@ -138,7 +211,6 @@ def test_rows_out_of_order_range_or_number_are_corrupt(rows: list[Row]) -> None:
         [Write(GOOD, b"")],
         [Write(GOOD, "text")],  # type: ignore[arg-type]
         [Write(GOOD, b"v", "text")],  # type: ignore[arg-type]
-        [Write(GOOD, b"v", ANY, 7)],
         [Write(GOOD, b"v"), Check(GOOD, b"v")],
         [Write(GOOD._replace(table="meta"), b"v")],  # type: ignore[arg-type]
         [Write(GOOD._replace(scope="s"), b"v")],  # type: ignore[arg-type]
@@ -184,3 +256,52 @@ def test_a_bug_in_a_store_passes_through_unchanged() -> None:
 
     with pytest.raises(KeyError, match="bug"):
         CheckedStore(Buggy()).read([GOOD], deadline=SOON)
+
+
+def test_the_command_lists_stores_with_layers_drivers_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STORES, "pigeon", Registration("adapters.pigeon", driver="no_such_driver", package="pigeons"))
+    run = CliRunner().invoke(app, ["stores", "--json"])
+    assert run.exit_code == 0, run.output
+    found = {each["store"]: each for each in json.loads(run.output)}
+    assert set(found) == set(STORES)
+    assert found["lmdb"]["layers"] == ["longkeys", "checked"]
+    assert found["lmdb"]["missing"] == []
+    assert found["lmdb"]["capabilities"]["durable"] == "synced"
+    assert found["weak"]["layers"] == ["versioned", "checked"]
+    assert found["weak"]["missing"] == []
+    assert found["pigeon"] == {"store": "pigeon", "installed": False, "package": "pigeons"}
+
+
+def test_the_command_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STORES, "pigeon", Registration("adapters.pigeon", driver="no_such_driver", package="pigeons"))
+    monkeypatch.setattr(weak, "CAPABILITIES", replace(weak.CAPABILITIES, compare_and_set=False))
+    monkeypatch.setenv("COLUMNS", "200")
+    output = CliRunner().invoke(app, ["stores"]).output
+    for text in ("pip install pigeons", "max_key_bytes 510", "longkeys", "no: lacks compare_and_set"):
+        assert text in output
+
+
+def conformance(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "pbserver", "conformance", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.timeout(60)
+def test_the_suite_runs_on_a_store_given_by_url() -> None:
+    run = conformance("--store", "weak:?fail=0", "--delete-all-rows", "--only", "points or conditions or refused")
+    assert run.returncode == 0, run.stdout
+    assert "[weak]" not in run.stdout
+    assert " passed" in run.stdout
+
+
+@pytest.mark.timeout(60)
+def test_the_suite_fails_a_store_that_breaks_its_promises() -> None:
+    run = conformance("--store", "weak:?fail=60", "--delete-all-rows", "--only", "rows_are_overwritten_and_deleted")
+    assert run.returncode == 1
+    assert "test_rows_are_overwritten_and_deleted[weak]" in run.stdout
+
+
+def test_the_suite_does_not_run_on_a_store_that_may_be_wanted() -> None:
+    run = CliRunner().invoke(app, ["conformance", "--store", "lmdb:/somewhere"])
+    assert run.exit_code == 2
+    assert "every row of lmdb:/somewhere will be deleted" in run.output

@@ -8,7 +8,6 @@ import pytest
 
 from pbserver.datastore import building, catalog, composites, keys
 from pbserver.datastore.building import Builder
-from pbserver.datastore.catalog import Catalog
 from pbserver.datastore.composites import Definition, State
 from pbserver.datastore.core import Datastore
 from pbserver.datastore.mutations import Mutation
@@ -99,7 +98,7 @@ def random_write(world: World, rng: Random) -> None:
 def interrupted(world: World, happening: Callable[[], None]) -> tuple[Builder, Interrupted]:
     store = Interrupted(world.store)
     store.before_write = happening
-    return Builder(store, Catalog(store)), store  # type: ignore[arg-type]
+    return Datastore(store, testing=True).builder(), store  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

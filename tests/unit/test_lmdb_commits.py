@@ -11,14 +11,21 @@ import lmdb
 import pytest
 
 from adapters.contract import Address, Table, Write
-from adapters.errors import Applied, Unavailable
+from adapters.errors import Applied, StoreError, Unavailable
 from adapters.lmdb.commits import Committer, Grouping
+from adapters.lmdb.connection import Options
+from adapters.lmdb.errors import translated
 from adapters.lmdb.gate import Gate
+
+COMMIT = 7
 
 
 class FakeTransaction:
     def __init__(self, on_commit: Callable[[], None]) -> None:
         self.commit = on_commit
+
+    def id(self) -> int:
+        return COMMIT
 
     def get(self, key: bytes) -> bytes | None:
         raise AssertionError(f"nothing here expects anything of {key!r}")
@@ -33,18 +40,32 @@ class FakeTransaction:
         pass
 
 
+class FakeWriteLock:
+    def acquire(self, deadline: float) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+
 class FakeConnection:
     """Transactions whose commits wait for `let_go`, then do what `outcome` says."""
 
     def __init__(self) -> None:
         self.path = Path("fake")
         self.gate = Gate()
+        self.options = Options(map_mib=1, synced=True)
+        self.writers = FakeWriteLock()
         self.committing = threading.Semaphore(0)
         self.let_go = threading.Semaphore(0)
         self.outcome: Exception | None = None
 
     def begin(self, *_: object) -> FakeTransaction:
         return FakeTransaction(self.on_commit)
+
+    def failed(self, error: lmdb.Error, commit: int) -> StoreError:
+        assert commit == COMMIT
+        return translated(error, self.path, Applied.UNKNOWN)
 
     def on_commit(self) -> None:
         self.committing.release()

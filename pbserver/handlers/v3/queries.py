@@ -56,8 +56,9 @@ def next_batch(call: Call, data: bytes) -> Sequence[bytes]:
     batch = _run(call, message, query, progress, count)
     result = v3.QueryResult(keys_only=query.keys_only)
     if batch.more:
-        row = _state(message.app, state.query, progress)
-        call.datastore.sessions.put(number, [(_PART, row)], deadline=call.deadline)
+        answers = state.answers + 1
+        row = _state(message.app, state.query, progress, answers)
+        call.datastore.sessions.put(number, [(_PART, row)], version=answers, deadline=call.deadline)
         result.cursor.CopyFrom(request.cursor)
     else:
         call.datastore.sessions.delete(number, [_PART], deadline=call.deadline)
@@ -90,7 +91,7 @@ def _load(call: Call, cursor: v3.Cursor) -> Continuation:
 
 
 def _find(call: Call, cursor: v3.Cursor) -> Continuation | None:
-    stored = call.datastore.sessions.read(cursor.cursor, _PART, deadline=call.deadline)
+    (stored,) = call.datastore.sessions.read(cursor.cursor, _PART, deadline=call.deadline)
     state = Continuation.FromString(stored) if stored else None
     return state if state is not None and state.app == cursor.app else None
 
@@ -119,8 +120,8 @@ def _run(call: Call, message: v3.Query, query: Query, progress: Progress, wanted
     return call.datastore.query(query, progress, wanted, handle, deadline=call.deadline)
 
 
-def _state(app: bytes, query: bytes, progress: Progress) -> bytes:
-    state = Continuation(app=app, query=query, offset=progress.offset)
+def _state(app: bytes, query: bytes, progress: Progress, answers: int = 0) -> bytes:
+    state = Continuation(app=app, query=query, offset=progress.offset, answers=answers)
     if progress.after is not None:
         state.after.value.extend(progress.after.values)
         state.after.path = progress.after.path

@@ -1,0 +1,118 @@
+"""How many store calls a Datastore call makes: the round trips that a database over a network will see.
+
+Counted right above the adapter, in process, one call after the other; they are made in sequence. A BATCH store (memory)
+beside one that writes row by row (weak): there a put reads the head and what is stored, compares and sets the head,
+and writes the rows; once its head is remembered it need not be read. What nobody waits for is not counted.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from adapters.build import open_store
+from bench.run import Run
+from pbserver.datastore import keys
+from pbserver.datastore.core import Datastore
+from pbserver.datastore.entities import Entity, build
+from pbserver.datastore.execute import Progress
+from pbserver.datastore.keys import Key, encode_kind
+from pbserver.datastore.mutations import Mutation
+from pbserver.datastore.queries import Query, normalize
+from protos.entity_pb2 import EntityProto, Reference
+
+NAME = "calls"
+APP = b"bench"
+STORES = {"BATCH": "memory:", "ROW": "weak:?atomicity=row&versions=yes"}
+MOST_CALLS = {"cold_put": 4, "warm_put": 3}  #: on a ROW store
+_SECONDS = 60.0
+_ENTITIES = 1000
+
+
+class _Counter:
+    """A recorder (adapters.layers.measured) that counts calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def observe(self, call: str, outcome: str, *, rows: int, size_bytes: int, seconds: float) -> None:
+        del call, outcome, rows, size_bytes, seconds
+        self.calls += 1
+
+
+class _World:
+    """A Datastore whose store calls are counted; what is left for later is done uncounted."""
+
+    def __init__(self, url: str) -> None:
+        self.counter = _Counter()
+        self.store = open_store(url, recorder=self.counter)
+        self._left: list[Callable[[], object]] = []
+        self.datastore = self.boot()
+        self.datastore.prepare(deadline=self.deadline)
+
+    def boot(self) -> Datastore:
+        """A server that remembers nothing."""
+        return Datastore(self.store, later=self._left.append)
+
+    @property
+    def deadline(self) -> float:
+        return time.monotonic() + _SECONDS
+
+    def count(self, work: Callable[[], object]) -> int:
+        before = self.counter.calls
+        work()
+        counted = self.counter.calls - before
+        while self._left:
+            self._left.pop(0)()
+        return counted
+
+    def put(self, *stored: Entity) -> object:
+        return self.datastore.write([Mutation(each.key, each) for each in stored], None, deadline=self.deadline)
+
+
+def run(bench: Run) -> None:
+    for name, url in STORES.items():
+        counts = count_calls(url)
+        bench.record(NAME, f"store calls on a {name} store", **counts)
+    for what, limit in MOST_CALLS.items():
+        bench.at_most(NAME, f"{what.replace('_', ' ')} on a ROW store", counts[what], limit, unit="round trips")
+
+
+def count_calls(url: str) -> dict[str, int]:
+    """Calls of the store below, by what the Datastore is asked."""
+    world = _World(url)
+    world.put(*(entity(number, 1) for number in range(1, _ENTITIES + 1)))
+    one = entity(1, 2).key
+    counts = {"get": world.count(lambda: world.datastore.get([one], None, deadline=world.deadline))}
+    world.datastore = world.boot()
+    world.put(entity(_ENTITIES + 1, 0))  # so that the kind is known
+    counts["cold_put"] = world.count(lambda: world.put(entity(1, 2)))
+    counts["warm_put"] = world.count(lambda: world.put(entity(1, 3)))
+    counts["new_put"] = world.count(lambda: world.put(entity(_ENTITIES + 2, 1)))
+    counts["commit_of_one_group"] = world.count(_transaction(world, [entity(1, 4)]))
+    counts["commit_of_three_groups"] = world.count(_transaction(world, [entity(number, 5) for number in (1, 2, 3)]))
+    counts["query_of_1000"] = world.count(lambda: _query(world))
+    return counts
+
+
+def _transaction(world: _World, changed: Sequence[Entity]) -> Callable[[], object]:
+    """The commit of a transaction that has read and changed entities."""
+    handle = world.datastore.transactions.begin(APP, cross_group=True, read_only=False, deadline=world.deadline)
+    world.datastore.get([each.key for each in changed], handle, deadline=world.deadline)
+    world.datastore.write([Mutation(each.key, each) for each in changed], handle, deadline=world.deadline)
+    return lambda: world.datastore.transactions.commit(handle, deadline=world.deadline)
+
+
+def _query(world: _World) -> object:
+    asked = normalize(
+        Query(partition=keys.partition(APP, b"", b""), kind=encode_kind(b"Row"), ancestor=None, filters=(), orders=())
+    )
+    return world.datastore.query(asked, Progress(None, 0, None), _ENTITIES, None, deadline=world.deadline)
+
+
+def entity(number: int, value: int) -> Entity:
+    reference = Reference(app=APP)
+    reference.path.element.add(type=b"Row", id=number)
+    proto = EntityProto(key=reference)
+    proto.entity_group.element.append(reference.path.element[0])
+    proto.property.add(name=b"value", multiple=False).value.int64_value = value
+    key: Key = keys.from_reference(reference)
+    return build(key, proto, proto.SerializeToString())
