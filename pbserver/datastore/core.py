@@ -67,7 +67,9 @@ class Datastore:
         self.sessions = Sessions(store)
         kinds = Kinds(remember=not testing)
         whole = store.capabilities.atomicity is Atomicity.BATCH and store.capabilities.snapshot
-        self._groups: Groups = BatchGroups(store, kinds) if whole else RowGroups(store, kinds, later)
+        self._groups: Groups = (
+            BatchGroups(store, kinds) if whole else RowGroups(store, kinds, later, remember=not testing)
+        )
         self.transactions = Transactions(store, self.sessions, self._groups)
 
     def prepare(self, *, deadline: float) -> None:

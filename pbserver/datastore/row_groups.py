@@ -39,16 +39,16 @@ class _NotPrepared(Exception):
 
 
 class RowGroups:
-    """pbserver.datastore.groups.Groups."""
+    """pbserver.datastore.groups.Groups. `remember`: nobody ever drops this store's tables."""
 
     steady = False
     _outcome = staticmethod(heads.outcome)
 
-    def __init__(self, store: OrderedStore, kinds: Kinds, later: Later) -> None:
+    def __init__(self, store: OrderedStore, kinds: Kinds, later: Later, *, remember: bool) -> None:
         self._store = store
         self._kinds = kinds
         self._later = later
-        self._rolled = _Memory()
+        self._rolled = _Memory(_REMEMBERED if remember else 0)
 
     def view(
         self, seen: Seen, joined: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float
@@ -314,7 +314,8 @@ class RowGroups:
 class _Memory:
     """The newest heads this process knows to be written to the end. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._heads: OrderedDict[bytes, Head] = OrderedDict()
         self._lock = Lock()
 
@@ -324,7 +325,7 @@ class _Memory:
             if known is None or (head.slot, head.state is State.APPLIED) >= (known.slot, known.state is State.APPLIED):
                 self._heads[group] = head if len(head.raw or b"") <= _REMEMBERED_BYTES else Head(slot=head.slot)
             self._heads.move_to_end(group)
-            if len(self._heads) > _REMEMBERED:
+            if len(self._heads) > self._most:
                 self._heads.popitem(last=False)
 
     def has(self, group: bytes, slot: int) -> bool:
