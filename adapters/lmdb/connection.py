@@ -13,6 +13,7 @@ from adapters.errors import Applied, Corrupt, StoreError, Unavailable, Unsupport
 from adapters.lmdb import files
 from adapters.lmdb.errors import os_translated, translated
 from adapters.lmdb.gate import Gate
+from adapters.lmdb.pages import last_page
 
 CLOSE_SECONDS = 10.0
 _MIB = 1 << 20
@@ -37,6 +38,7 @@ class Connection:
         self.options = options
         self.gate = Gate()
         self._pid = os.getpid()
+        self._data: int | None = None
         self._reserved = 0  # bytes of data.mdb, from its beginning, that are known to have their place on the disk
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -54,6 +56,8 @@ class Connection:
             raise translated(error, path) from error
         self.begin = self.env.begin
         self._page_bytes = self.env.stat()["psize"]
+        self._map_bytes = self.env.info()["map_size"]
+        self._data = os.open(path / "data.mdb", os.O_RDONLY | os.O_CLOEXEC)
         _OPEN.add(self)
 
     def recover(self, error: lmdb.Error, deadline: float) -> None:
@@ -71,6 +75,7 @@ class Connection:
             try:
                 with files.size_lock(self.path):
                     self.env.set_mapsize(max(2 * self.env.info()["map_size"], files.data_bytes(self.path)))
+                    self._map_bytes = self.env.info()["map_size"]
             except lmdb.Error as error:
                 raise translated(error, self.path) from error
             except OSError as error:
@@ -83,9 +88,9 @@ class Connection:
         """
         if self.options.synced:
             return
-        info = self.env.info()
-        map_bytes = info["map_size"]
-        needed = min((info["last_pgno"] + 1 + pages) * self._page_bytes, map_bytes)
+        assert self._data is not None
+        map_bytes = self._map_bytes
+        needed = min((last_page(self._data, self._page_bytes) + 1 + pages) * self._page_bytes, map_bytes)
         if needed <= self._reserved:
             return
         try:
@@ -137,6 +142,9 @@ class Connection:
 
     def _release(self) -> None:
         self.env.close()
+        if self._data is not None:
+            os.close(self._data)
+            self._data = None
         self.writers.close()
         self._holding.close()
 

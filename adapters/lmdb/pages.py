@@ -8,6 +8,7 @@ the meta page.
 Source: mdb.c of LMDB 0.9, data version 1: MDB_meta, MDB_page, MDB_node, MDB_IDL.
 """
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,16 @@ class _Meta(NamedTuple):
     free_root: int
     last_page: int
     commit: int
+
+
+def last_page(handle: int, page_bytes: int) -> int:
+    """The number of the last page that the newest commit in an open data file counts.
+
+    As Environment.info() says it; that call of the driver leaves some bytes behind each time.
+    """
+    content = os.pread(handle, page_bytes + _META.size, 0)
+    metas = (_Meta._make(_META.unpack_from(content, place)) for place in (0, page_bytes))
+    return max(metas, key=lambda meta: meta.commit).last_page
 
 
 def missing_pages(data: Path) -> Missing | None:
