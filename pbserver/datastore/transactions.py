@@ -2,7 +2,7 @@
 
 An open transaction is a few rows under its handle, so every call of it may meet another worker:
 
-    h            its header (TransactionHeader), `closed` once a commit has claimed it
+    h            its header (TransactionHeader), `closed` once a commit or a rollback has claimed it
     g group      the slot of a group as first read (`r` + slot), or `w`: written but not read
     m key        a buffered put or delete, behind its version (4 bytes); the last one of a key counts
 
@@ -11,6 +11,7 @@ no call ever shows a state that never was. The commit checks all of them once mo
 """
 
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
@@ -115,9 +116,7 @@ class Transactions:
 
         Whatever happens, the transaction is over. Raises ConcurrentTransaction when a group that was read has moved.
         """
-        current = self._load(handle, deadline)
-        if not self._sessions.replace(handle.number, _HEADER, current.serialized, _CLOSED, deadline=deadline):
-            raise BadRequest(_GONE)
+        self._claim(handle, self._load(handle, deadline), deadline)
         rows = self._sessions.scan(handle.number, b"g", b"n", deadline=deadline)
         groups = {part[1:]: value for part, value in rows if part[:1] == b"g"}
         mutations = [_from_row(part, value) for part, value in rows if part[:1] == b"m"]
@@ -133,8 +132,7 @@ class Transactions:
 
     def rollback(self, handle: Handle, *, deadline: float) -> None:
         """Forgets the transaction and what it buffered."""
-        self._load(handle, deadline)
-        self._forget(handle, deadline)
+        self._forget(handle, self._load(handle, deadline), deadline)
 
     def abandon(self, handle: Handle, *, cross_group: bool, deadline: float) -> None:
         """Forgets a transaction, if it is not over already, in favour of the one that its client begins now."""
@@ -144,9 +142,16 @@ class Transactions:
             return
         if previous.header.cross_group != cross_group:
             raise BadRequest("Transaction should have same options as previous_transaction")
-        self._forget(handle, deadline)
+        with suppress(BadRequest):  # over in the meantime
+            self._forget(handle, previous, deadline)
 
-    def _forget(self, handle: Handle, deadline: float) -> None:
+    def _claim(self, handle: Handle, current: _Open, deadline: float) -> None:
+        """Ends the transaction; whoever claims it alone may commit what it buffered, or drop it."""
+        if not self._sessions.replace(handle.number, _HEADER, current.serialized, _CLOSED, deadline=deadline):
+            raise BadRequest(_GONE)
+
+    def _forget(self, handle: Handle, current: _Open, deadline: float) -> None:
+        self._claim(handle, current, deadline)
         rows = self._sessions.scan(handle.number, b"g", b"n", deadline=deadline)
         self._sessions.delete(handle.number, [part for part, _ in rows], deadline=deadline)
 

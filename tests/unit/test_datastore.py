@@ -3,8 +3,10 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise, product
+from typing import Any
 
 import pytest
 
@@ -192,6 +194,50 @@ def test_the_last_change_of_a_key_counts(datastore: Datastore) -> None:
     datastore.write([Mutation(key((b"K", 1)), None)], handle, deadline=FAR)
     datastore.transactions.commit(handle, deadline=FAR)
     assert datastore.get([key((b"K", 1))], None, deadline=FAR) == [None]
+
+
+class Interrupted:
+    """A store that lets somebody else act before its n-th call of reading or writing."""
+
+    def __init__(self, inner: OrderedStore) -> None:
+        self._inner = inner
+        self._calls_left = -1
+        self._meanwhile: Callable[[], object] = list
+
+    def before_call(self, number: int, meanwhile: Callable[[], object]) -> None:
+        self._calls_left, self._meanwhile = number, meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"read", "scan", "write"}:
+            self._calls_left -= 1
+            if self._calls_left == 0:
+                self._meanwhile()
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("calls", range(1, 12))
+@pytest.mark.parametrize(("first", "second"), [("rollback", "commit"), ("commit", "rollback"), ("commit", "commit")])
+def test_of_two_ends_of_a_transaction_one_succeeds_and_all_it_buffered_follows(
+    store: OrderedStore, calls: int, first: str, second: str
+) -> None:
+    interrupted = Interrupted(store)
+    datastore = Datastore(interrupted, testing=True)  # type: ignore[arg-type]
+    datastore.prepare(deadline=FAR)
+    handle = begin(datastore, cross_group=True)
+    put(datastore, entity(A), entity(B), handle=handle)
+    succeeded = []
+
+    def end(how: str) -> None:
+        with suppress(BadRequest):
+            getattr(datastore.transactions, how)(handle, deadline=FAR)
+            succeeded.append(how)
+
+    interrupted.before_call(calls, lambda: end(second))
+    end(first)
+    end(second)  # it may have come to none before: at the latest it comes now
+    assert len(succeeded) == 1
+    stored = datastore.get([key((b"K", 1)), key((b"K", 2))], None, deadline=FAR)
+    assert [found is not None for found in stored] == [succeeded == ["commit"]] * 2
 
 
 def _second_group(datastore: Datastore) -> None:
