@@ -27,8 +27,8 @@ differential: $(VENV)/.test ## SEED=.. CALLS=..: a longer run against Google's o
 	DIFFERENTIAL_SEED=$(or $(SEED),1) DIFFERENTIAL_CALLS=$(or $(CALLS),5000) \
 		$(BIN)/python -m pytest -q --timeout=0 tests/differential
 
-simulate: $(VENV)/.test ## FROM=.. SEEDS=..: the commit protocol under a seeded scheduler; a failing seed plays the same again
-	$(BIN)/python -m tests.simulation --from $(or $(FROM),0) --seeds $(or $(SEEDS),2000)
+simulate: $(VENV)/.test ## FROM=.. SEEDS=.. STORE=..: the commit protocol under a seeded scheduler; a failing seed plays the same again
+	$(BIN)/python -m tests.simulation --from $(or $(FROM),0) --seeds $(or $(SEEDS),2000) $(if $(STORE),--store $(STORE))
 
 simulate-planted: $(VENV)/.test ## how soon the simulation finds each of the bugs planted into the protocol
 	$(BIN)/python -m tests.simulation --planted --seeds $(or $(SEEDS),1000)

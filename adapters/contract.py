@@ -18,6 +18,9 @@ Conflict always means that nothing of the call was applied, at every atomicity: 
 only after the conditional one has been won. After Unavailable with applied=UNKNOWN the rows of a ROW or SCOPE call may
 be there in part, and more of them may appear later; a caller repeats the call until it is acknowledged.
 
+One read call sees the rows of one (table, scope) in one state where atomicity is SCOPE or BATCH; otherwise, and from
+one scope to the next, the rows may be read one after the other.
+
 Versions, where `versioned_writes` is claimed:
 - A write with a lower version than the row holds silently loses; a deleted row keeps the version of its delete for at
   least `version_horizon_seconds`, so a late write does not bring it back. The call succeeds either way.
@@ -47,8 +50,9 @@ class Table(Enum):
     KINDS = b"n"  #: scope = project: one row per namespace and kind that ever had an entity
     IDS = b"c"  #: scope = project: id counters
     META = b"m"  #: format version, settings recorded once
+    UNFINISHED = b"u"  #: scope = server: entity groups whose last commit it may not have finished
     SESSIONS = b"s"  #: scope = minute of birth: open transactions and unfinished queries
-    LONGKEYS = b"l"  #: the longkeys layer's own: the sizes it cuts keys to
+    LONGKEYS = b"l"  #: the layers' own: which of them the rows were written through, and with which sizes
 
     @property
     def volatile(self) -> bool:
@@ -177,7 +181,7 @@ class Reader(Protocol):
     """
 
     def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
-        """The values at `addresses`, in their order; None where there is no row. The rows may be read one by one.
+        """The values at `addresses`, in their order; None where there is no row.
 
         `settle` makes the read find conditional writes that were applied though their outcome was unknown, and makes
         it STRONG where the store claims only EVENTUAL. A write that it did not find may still arrive, as long as the
@@ -250,6 +254,26 @@ class OrderedStore(Reader, PointStore, Protocol):
         Raises Unsupported where `capabilities.snapshot` is False.
         """
         ...
+
+
+@runtime_checkable
+class Sweepable(Protocol):
+    """A store that leaves behind what nobody needs any longer: layers do, for the database sees rows, not meanings."""
+
+    def sweep(self, table: Table, scope: bytes, *, deadline: float) -> int:
+        """Removes what is left in one scope and has been useless for long; how many rows of the database.
+
+        Such as: tombstones older than the horizon, pieces of long values and pages that nothing leads to. Sees what
+        the scope's own rows see, so whoever knows all scopes sweeps everything, now and then. May run at any time, in
+        several processes at once; no caller sees a difference but in space and speed. Raises Unavailable when it
+        cannot finish by the deadline: what is removed is removed, and the next call begins anew.
+        """
+        ...
+
+
+def swept(store: PointStore, table: Table, scope: bytes, *, deadline: float) -> int:
+    """What `store` sweeps of a scope, where it sweeps at all."""
+    return store.sweep(table, scope, deadline=deadline) if isinstance(store, Sweepable) else 0
 
 
 def addresses(table: Table, scopes: Sequence[bytes], keys: Sequence[bytes]) -> list[Address]:

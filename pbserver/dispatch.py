@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from adapters.contract import Durable, OrderedStore
 from adapters.errors import Applied, Conflict, Corrupt, StoreError, TooLarge, Unavailable, Unsupported
 from pbserver import __version__, wire
-from pbserver.background import Later, background_threads
+from pbserver.background import Hands, background_threads
 from pbserver.datastore.core import Datastore, Indexing
 from pbserver.datastore.errors import (
     BadRequest,
@@ -81,9 +81,14 @@ class Application:
         self._default_seconds = settings.datastore.default_deadline_seconds
         self._most_seconds = settings.datastore.max_deadline_seconds
         indexing = Indexing(strict=settings.datastore.indexes == "strict", suggest=_suggest)
-        self._later = Later()
+        self._hands = Hands()
         self._datastore = Datastore(
-            store, limits=limits, indexing=indexing, testing=settings.testing, later=self._later
+            store,
+            limits=limits,
+            indexing=indexing,
+            testing=settings.testing,
+            early=settings.datastore.acknowledge == "committed",
+            beside=self._hands,
         )
         self._datastore.prepare(deadline=time.monotonic() + _PREPARE_SECONDS)
         self._observe = metrics.observe
@@ -94,7 +99,7 @@ class Application:
         self._usual_seconds = [0.0] * len(CALLS)  # a moving average of each call's time; threads may lose an update
         self._outcomes = {name: index for index, name in enumerate(OUTCOMES)}
         self._closing = threading.Event()
-        self._background = background_threads(self._datastore, self._closing) if worker_index == 0 else []
+        self._background = background_threads(self._datastore, self._closing, first=worker_index == 0)
         self._routes: dict[tuple[bytes, bytes], Callable[[Request], Answer]] = {
             (b"POST", b"/rpc_http"): self._rpc,
             (b"POST", b"/"): self._rpc,
@@ -113,7 +118,7 @@ class Application:
         for thread in self._background:
             if thread.is_alive():
                 thread.join(timeout=5)
-        self._later.close()
+        self._hands.close()
 
     def answer(self, request: Request) -> Answer:
         route = self._routes.get((request.method, request.path))

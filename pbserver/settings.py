@@ -34,6 +34,11 @@ class DatastoreSettings(BaseModel):
     indexes: Literal["automatic", "strict"] = Field(
         "automatic", description="strict: a query without its composite index is answered NEED_INDEX, as in production"
     )
+    acknowledge: Literal["applied", "committed"] = Field(
+        "applied",
+        description="committed: on stores without transactions, answer at the commit point; global queries show a "
+        "commit a moment later. The same on all servers of one store",
+    )
     sort_results: int = Field(100_000, gt=0, description="most results a query without a fitting index may sort")
     default_deadline_seconds: float = Field(60.0, gt=0, description="of a call that names none")
     max_deadline_seconds: float = Field(600.0, gt=0)

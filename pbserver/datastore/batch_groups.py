@@ -38,6 +38,10 @@ class BatchGroups:
                 raise ConcurrentTransaction("Concurrency exception.")
             return work(reader), dict(zip(joined, slots[len(seen) :], strict=True))
 
+    def get(self, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float) -> Result:
+        del groups, deadline
+        return work(self._store)
+
     def read(self, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float) -> Result:
         del groups, deadline
         with self._store.snapshot() as reader:
@@ -84,6 +88,9 @@ class BatchGroups:
         for mutation, stored in zip(by_key.values(), found, strict=True):
             key = mutation.key
             add_mutation(changes, mutation, stored, indexes[project_of(key.partition)], slot)
-            if mutation.entity is not None and stored is None and (listing := self._kinds.missing(key, changes)):
-                changes.operations.append(listing)
+            if mutation.entity is not None and stored is None:
+                changes.operations.extend(self._kinds.missing(key, changes))
         return changes, slot
+
+    def tend(self, *, deadline: float) -> None:
+        """Nothing: a commit is there wholly or not at all."""

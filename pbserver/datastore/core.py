@@ -12,7 +12,7 @@ from pbserver.datastore.catalog import Catalog
 from pbserver.datastore.composites import Composite
 from pbserver.datastore.errors import BadRequest, NeedIndex
 from pbserver.datastore.execute import DEFAULT_LIMITS, Batch, Execution, Limits, Progress
-from pbserver.datastore.groups import Groups, Later, Result, run_now, slot_of
+from pbserver.datastore.groups import Beside, Groups, InTurn, Result, slot_of
 from pbserver.datastore.ids import Ids
 from pbserver.datastore.keys import Key, project_of
 from pbserver.datastore.mutations import Kinds, Mutation
@@ -23,7 +23,7 @@ from pbserver.datastore.sessions import Sessions
 from pbserver.datastore.tables import entity_address, head_address, meta_address
 from pbserver.datastore.transactions import Handle, Transactions
 
-FORMAT = b"pbserver 2"  #: of keys, rows and stored entities; a store of another format is refused
+FORMAT = b"pbserver 3"  #: of keys, rows and stored entities; a store of another format is refused
 ID_BLOCK = 1000
 _MOST_SUGGESTIONS = 1000  # in a process's life
 
@@ -45,7 +45,8 @@ class Indexing:
 class Datastore:
     """Thread-safe; one per process, over a store that other processes may share. `testing`: ids run from 1.
 
-    `later` does what no client waits for.
+    `early`: commits are acknowledged at their commit point; global queries show them a moment later. All processes
+    on one store agree about it. Stores with multi-row transactions make no difference between the two.
     """
 
     def __init__(
@@ -55,7 +56,8 @@ class Datastore:
         limits: Limits = DEFAULT_LIMITS,
         indexing: Indexing = Indexing(),
         testing: bool = False,
-        later: Later = run_now,
+        early: bool = False,
+        beside: Beside | None = None,
     ) -> None:
         self._store = store
         self._limits = limits
@@ -66,11 +68,12 @@ class Datastore:
         self.ids = Ids(store, block=1 if testing else ID_BLOCK)
         self.sessions = Sessions(store)
         kinds = Kinds(remember=not testing)
+        beside = beside or InTurn()
         whole = store.capabilities.atomicity is Atomicity.BATCH and store.capabilities.snapshot
         self._groups: Groups = (
-            BatchGroups(store, kinds) if whole else RowGroups(store, kinds, later, remember=not testing)
+            BatchGroups(store, kinds) if whole else RowGroups(store, kinds, beside, remember=not testing, early=early)
         )
-        self.transactions = Transactions(store, self.sessions, self._groups)
+        self.transactions = Transactions(store, self.sessions, self._groups, beside)
 
     def prepare(self, *, deadline: float) -> None:
         """Makes an empty store ours. Raises adapters.errors.Corrupt for a store of another format."""
@@ -95,12 +98,14 @@ class Datastore:
 
     def get(self, wanted: Sequence[Key], handle: Handle | None, *, deadline: float) -> list[bytes | None]:
         """The stored entities (entities.frame) of the keys, in their order; None where there is none."""
-        if handle is None:
-            return self._get(wanted, self._store, deadline)
+
+        def work(reader: Reader) -> list[bytes | None]:
+            return self._get(wanted, reader, deadline)
+
         groups = dict.fromkeys(key.group for key in wanted)
-        return self.transactions.read(
-            handle, groups, lambda reader: self._get(wanted, reader, deadline), deadline=deadline
-        )
+        if handle is None:
+            return self._groups.get(groups, work, deadline=deadline)
+        return self.transactions.read(handle, groups, work, deadline=deadline)
 
     def _get(self, wanted: Sequence[Key], reader: Reader, deadline: float) -> list[bytes | None]:
         versions = [metadata.is_entity_group(key) for key in wanted]
@@ -196,6 +201,15 @@ class Datastore:
         if text not in self._suggested and len(self._suggested) < _MOST_SUGGESTIONS:
             self._suggested.add(text)
             self._indexing.suggest(text)
+
+    @property
+    def steady(self) -> bool:
+        """Whether a commit is there wholly or not at all, so that none is ever left unfinished."""
+        return self._groups.steady
+
+    def tend(self, *, deadline: float) -> None:
+        """To be called every few seconds by one thread of each process: finishes commits that were left unfinished."""
+        self._groups.tend(deadline=deadline)
 
     def builder(self) -> Builder:
         """Works on this Datastore's composite indexes, for one thread."""

@@ -3,7 +3,8 @@
 A group's head holds its slot, which grows with every commit; the slot is the version of everything the commit writes.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
@@ -14,12 +15,43 @@ from pbserver.datastore.mutations import Mutation, Seen
 
 Result = TypeVar("Result")
 
-#: Runs a piece of work that no client waits for; it may fail, or never run: whoever comes next does it then.
-Later = Callable[[Callable[[], object]], None]
+
+class Beside(Protocol):
+    """How work is done beside the thread that answers a call."""
+
+    def later(self, work: Callable[[], object]) -> bool:
+        """Takes over what no client waits for; whether it does. It may fail, or never run all the same."""
+        ...
+
+    def at_once(self, works: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Does several things side by side: their results, in order; the first error when all of them have ended."""
+        ...
 
 
-def run_now(work: Callable[[], object]) -> None:
-    """The simplest Later: at once, in the client's time."""
+class InTurn:
+    """The simplest way: one after the other, in the client's time."""
+
+    def later(self, work: Callable[[], object]) -> bool:
+        run_quietly(work)
+        return True
+
+    def at_once(self, works: Sequence[Callable[[], Result]]) -> list[Result]:
+        ended = [carried_out(work) for work in works]
+        return [each.result() for each in ended]
+
+
+def carried_out(work: Callable[[], Result]) -> "Future[Result]":
+    """Does the work now, and keeps what comes of it for later."""
+    ended: Future[Result] = Future()
+    try:
+        ended.set_result(work())
+    except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+        ended.set_exception(error)
+    return ended
+
+
+def run_quietly(work: Callable[[], object]) -> None:
+    """Does what may fail: whoever meets it does it then."""
     with suppress(StoreError, DatastoreError):
         work()
 
@@ -50,8 +82,16 @@ class Groups(Protocol):
         """
         ...
 
+    def get(self, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float) -> Result:
+        """What `work` reads of entities in groups: everything acknowledged, each entity of a state of its own."""
+        ...
+
     def read(self, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float) -> Result:
         """What `work` reads: of one state as far as `groups` go. It may be called several times."""
+        ...
+
+    def tend(self, *, deadline: float) -> None:
+        """To be called every few seconds by one thread: finishes what this server, or one that died, has left."""
         ...
 
 

@@ -143,6 +143,11 @@ def decode(raw: bytes | None) -> Head:
     )
 
 
+def as_stored(head: Head) -> Head:
+    """The head as it is read back after it was written."""
+    return replace(head, raw=encode(head))
+
+
 class Outcome(IntEnum):
     """What became of an attempt to move a head."""
 

@@ -1,6 +1,6 @@
 """What a commit changes, and the row writes that stand for it. The same on every store."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from adapters.contract import Operation, Rows, Write
@@ -9,7 +9,7 @@ from pbserver.datastore.catalog import Indexes
 from pbserver.datastore.entities import Entity
 from pbserver.datastore.errors import DatastoreError
 from pbserver.datastore.keys import Key, partition_names, project_of
-from pbserver.datastore.tables import entity_address, index_changes, kind_address
+from pbserver.datastore.tables import entity_address, index_changes, kind_address, project_address
 
 _PRESENT = b"\x01"
 
@@ -35,7 +35,7 @@ Seen = Mapping[bytes, int]
 
 
 class Changes(NamedTuple):
-    """Row writes being collected. `new_kinds` are scopes whose kind row is among the operations."""
+    """Row writes being collected. `new_kinds`: the scopes of kinds that are listed with them, and projects."""
 
     operations: list[Operation]
     rows: list[Rows]
@@ -47,20 +47,26 @@ class Changes(NamedTuple):
 
 
 class Kinds:
-    """Which kinds have their row in table `kinds`. `remember`: nobody else ever drops this store's tables."""
+    """Which kinds have their row in table `kinds`, and projects in `meta`.
+
+    `remember`: nobody else ever drops this store's tables.
+    """
 
     def __init__(self, *, remember: bool) -> None:
         self._remember = remember
         self._known: set[bytes] = set()
 
-    def missing(self, key: Key, changes: Changes) -> Write | None:
-        """The write that lists the kind of a new entity; None: it is listed."""
+    def missing(self, key: Key, changes: Changes) -> Sequence[Write]:
+        """The writes that list the project and the kind of a new entity; none where they are listed."""
         scope = key.partition + key.kind
         if scope in self._known or scope in changes.new_kinds:
-            return None
-        changes.new_kinds.add(scope)
-        namespace = partition_names(key.partition)[2]
-        return Write(kind_address(project_of(key.partition), namespace, key.kind), _PRESENT)
+            return ()
+        project = project_of(key.partition)
+        listings = [(scope, kind_address(project, partition_names(key.partition)[2], key.kind))]
+        if project not in self._known and project not in changes.new_kinds:
+            listings.append((project, project_address(project)))
+        changes.new_kinds.update(name for name, _ in listings)
+        return [Write(address, _PRESENT) for _, address in listings]
 
     def written(self, changes: Changes) -> None:
         """To be called when the writes of `changes` are done."""

@@ -1,63 +1,85 @@
-"""Entity groups in a store that writes one row at a time: the commit is one compare-and-set of the group's head.
+"""Entity groups in a store without multi-row transactions: the commit is one compare-and-set of the group's head.
 
-The head holds the writes of its slot, so whoever meets a head whose rows may not be written yet writes them himself
-(rolls it forward) before he goes on: they carry the slot as version, so that doing it twice, or too late, is harmless.
-A commit over several groups prepares their heads and is decided in the head of one of them, the primary.
+The head holds the row writes of its slot; head_store.py says what becomes of them. A commit over several groups
+prepares their heads and is decided in the head of one of them, the primary.
 
 The rules are those of the commit protocol (README.md, Commit); each was found necessary by simulation
 (tests/simulation), so none of them is to be simplified by eye.
 """
 
 import os
-import random
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
-from threading import Lock
+from typing import NamedTuple
 
-from adapters.contract import ABSENT, OrderedStore, Reader, Write, row_writes
-from adapters.errors import Conflict, Unavailable
+from adapters.contract import Address, OrderedStore, Reader, Table, Write, row_writes
+from adapters.errors import Unavailable
 from pbserver.datastore import catalog, heads
+from pbserver.datastore.catalog import Indexes
 from pbserver.datastore.errors import ConcurrentTransaction, Timeout
-from pbserver.datastore.groups import Later, Result
-from pbserver.datastore.heads import Head, Outcome, Part, Primary, State
+from pbserver.datastore.groups import Beside, Result
+from pbserver.datastore.head_store import HeadStore, pause, soon
+from pbserver.datastore.heads import Head, Part, Primary, State
 from pbserver.datastore.keys import project_of
 from pbserver.datastore.mutations import Changes, Kinds, Mutation, Seen, add_mutation
+from pbserver.datastore.notes import Notes
+from pbserver.datastore.remembered import MOST_BYTES, Remembered, RememberedIndexes
 from pbserver.datastore.tables import entity_address, head_address
 
-_MOVES = 20  #: attempts at one compare-and-set before its outcome is called unknown
-_PATIENCE_SECONDS = 0.1  #: how long the head of another's unfinished commit is left alone
-_REMEMBERED = 10_000
-_REMEMBERED_BYTES = 4096  # of a head; a larger one is remembered by its slot alone
 _MOST_PLANNING_SECONDS = 10.0  # well below building.SETTLE_SECONDS: a commit knows of every index that is built
 
+_ByGroup = Mapping[bytes, Sequence[Mutation]]
 
-class _NotPrepared(Exception):
-    """A commit over several groups cannot go on; it has certainly not happened."""
+
+class _Found(NamedTuple):
+    """What a commit starts from. Entities are as they are at their groups' heads; indexes were read at `since`."""
+
+    bases: dict[bytes, Head]
+    stored: dict[Address, bytes | None]
+    indexes: dict[bytes, Indexes]
+    since: float
+
+
+class _Decision(NamedTuple):
+    """A commit of one group that has happened: its head as it is stored, and the rows still to be written."""
+
+    head: Head
+    rows: list[Write]
+    entities: dict[Address, bytes | None]
 
 
 class RowGroups:
-    """pbserver.datastore.groups.Groups. `remember`: nobody ever drops this store's tables."""
+    """pbserver.datastore.groups.Groups. `remember`: nobody ever drops this store's tables.
+
+    `early`: clients are answered at the commit point, and rows are written behind their backs. Gets still see them,
+    since they look at the head first; where an entity is written with its head, it need not.
+    """
 
     steady = False
-    _outcome = staticmethod(heads.outcome)
 
-    def __init__(self, store: OrderedStore, kinds: Kinds, later: Later, *, remember: bool) -> None:
+    def __init__(self, store: OrderedStore, kinds: Kinds, beside: Beside, *, remember: bool, early: bool) -> None:
         self._store = store
         self._kinds = kinds
-        self._later = later
-        self._rolled = _Memory(_REMEMBERED if remember else 0)
+        self._beside = beside
+        self._early = early
+        self._remembered = Remembered(MOST_BYTES if remember else 0)
+        self._indexes = RememberedIndexes(remember=remember)
+        self._heads = HeadStore(store, self._remembered)
+        self._notes = Notes(store, self._heads)
+
+    def get(self, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float) -> Result:
+        if self._early and not self._heads.scopes:
+            self._heads.resolve(groups, deadline)
+        return work(self._store)
 
     def view(
         self, seen: Seen, joined: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float
     ) -> tuple[Result, dict[bytes, int]]:
-        slots = {group: self._resolve(group, deadline).slot for group in joined}
+        slots = {group: head.slot for group, head in self._heads.resolve(joined, deadline).items()}
         result = work(self._store)
-        for group, slot in {**seen, **slots}.items():
-            if not self._stands_at(group, slot, deadline):
-                raise ConcurrentTransaction("Concurrency exception.")
+        if not self._heads.stand_at({**seen, **slots}, deadline):
+            raise ConcurrentTransaction("Concurrency exception.")
         return result, slots
 
     def read(self, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float) -> Result:
@@ -65,280 +87,219 @@ class RowGroups:
             try:
                 return self.view({}, groups, work, deadline=deadline)[0]
             except ConcurrentTransaction:
-                _pause(deadline, "the entity group is changed all the time; nothing could be read of one state")
+                pause(deadline, "the entity group is changed all the time; nothing could be read of one state")
 
     def put(self, mutations: Iterable[Mutation], *, deadline: float) -> int:
         by_group = _by_group(mutations)
-        return max(self._commit_one(group, of_group, None, deadline) for group, of_group in by_group.items())
+        with self._notes.held(by_group):
+            if len(by_group) > 1 and (missing := self._notes.missing(by_group)):
+                self._notes.write(missing, deadline)  # all of them in one call
+            return max(
+                self._beside.at_once(
+                    [partial(self._commit_one, group, of_group, None, deadline) for group, of_group in by_group.items()]
+                )
+            )
 
     def commit(self, mutations: Iterable[Mutation], seen: Seen, *, deadline: float) -> int:
         by_group = _by_group(mutations)
-        if len(by_group) == 1 and not seen.keys() - by_group.keys():
-            ((group, of_group),) = by_group.items()
-            return self._commit_one(group, of_group, seen.get(group), deadline)
-        return self._commit_several(by_group, seen, deadline)
+        with self._notes.held(by_group):
+            if len(by_group) == 1 and not seen.keys() - by_group.keys():
+                ((group, of_group),) = by_group.items()
+                return self._commit_one(group, of_group, seen.get(group), deadline)
+            return self._commit_several(by_group, seen, deadline)
 
-    def sweep(self, group: bytes, *, deadline: float) -> None:
-        """Finishes what a dead server left of a group's last commit."""
-        head = self._resolve(group, deadline)
-        if head.state is State.COMMITTED:
-            self._replace(group, head, head.applied())
+    def tend(self, *, deadline: float) -> None:
+        self._notes.tend(deadline)
 
     # -- one group
 
     def _commit_one(self, group: bytes, mutations: Sequence[Mutation], seen: int | None, deadline: float) -> int:
-        remembered = self._rolled.head(group) if seen is None else None  # if it is old, the compare-and-set says so
+        decided = self._decide(group, mutations, seen, deadline)
+        finish = partial(self._finish_one, group, decided)
+        if not (self._early and self._beside.later(lambda: finish(soon()))):
+            finish(deadline)
+        return decided.head.slot
+
+    def _decide(self, group: bytes, mutations: Sequence[Mutation], seen: int | None, deadline: float) -> _Decision:
+        """Gets to the commit point."""
+        known = self._remembered.head(group)  # if it is old, the compare-and-set says so
+        if known is not None and seen is not None and known.slot != seen:
+            known = None
         while True:
-            base, remembered = remembered or self._resolve(group, deadline), None
+            found = self._look({group: mutations}, {} if known is None else {group: known}, deadline)
+            base, known = found.bases[group], None
             if seen is not None and base.slot != seen:
                 raise ConcurrentTransaction("Concurrency exception.")
             slot = _next_slot(base)
-            planned = time.monotonic()
-            rows = self._rows(mutations, slot, deadline)
-            new = base.committed(slot, _new_uid(), rows)
-            if time.monotonic() - planned > _MOST_PLANNING_SECONDS:
+            written = self._rows(mutations, slot, found, deadline)
+            beside, rows = self._heads.split(written)
+            if time.monotonic() - found.since > _MOST_PLANNING_SECONDS:
                 continue  # the composite indexes may be others by now
-            if self._move(group, base, new, deadline):
-                break
+            new = base.committed(slot, _new_uid(), tuple(rows))
+            if self._heads.move(group, base, new, deadline, beside):
+                return _Decision(heads.as_stored(new), rows, _entities(written))
             if seen is not None:
                 raise ConcurrentTransaction("Concurrency exception.")
-            _pause(deadline, "the entity group is contended; nothing was written")
-        self._apply(rows, deadline)
-        self._rolled.add(group, heads.decode(heads.encode(new)))
-        self._later(lambda: self._mark_applied(group, new))
-        return slot
+            pause(deadline, "the entity group is contended; nothing was written")
 
-    def _mark_applied(self, group: bytes, head: Head) -> None:
-        """Spares others the rolling forward; called when all rows of the head are written."""
-        applied = head.applied()
-        if self._replace(group, heads.decode(heads.encode(head)), applied):
-            self._rolled.add(group, heads.decode(heads.encode(applied)))
+    def _finish_one(self, group: bytes, decided: _Decision, deadline: float) -> None:
+        self._heads.apply(decided.rows, deadline)
+        self._remembered.add(group, decided.head, decided.entities)
+        self._beside.later(partial(self._tell, group, decided.head))
+
+    def _tell(self, group: bytes, head: Head) -> None:
+        """Tells others that nothing is left to be done, if that is still the news."""
+        newest = self._remembered.head(group)
+        if newest is None or newest.slot == head.slot:
+            self._heads.mark_applied(group, head)
 
     # -- several groups
 
-    def _commit_several(self, by_group: Mapping[bytes, Sequence[Mutation]], seen: Seen, deadline: float) -> int:
+    def _commit_several(self, by_group: _ByGroup, seen: Seen, deadline: float) -> int:
         written = sorted(by_group)
-        only_read = sorted(seen.keys() - by_group.keys())
-        bases = {group: self._resolve(group, deadline) for group in (*written, *only_read)}
-        if any(bases[group].slot != slot for group, slot in seen.items()):
+        only_read = {group: slot for group, slot in sorted(seen.items()) if group not in by_group}
+        found = self._look(by_group, self._remembered_at(seen, written), deadline)
+        bases = found.bases
+        if any(bases[group].slot != seen.get(group, bases[group].slot) for group in written):
             raise ConcurrentTransaction("Concurrency exception.")
         slots = {group: _next_slot(bases[group]) for group in written}
-        planned = time.monotonic()
-        rows = {group: self._rows(by_group[group], slots[group], deadline) for group in written}
-        if time.monotonic() - planned > _MOST_PLANNING_SECONDS:
+        rows = {group: self._rows(by_group[group], slots[group], found, deadline) for group in written}
+        if time.monotonic() - found.since > _MOST_PLANNING_SECONDS:
             raise ConcurrentTransaction("the commit took too long to prepare")
         uid = _new_uid()
-        first = written[0]
+        first, *others = written
         primary = Primary(first, slots[first], bases[first].slot)
         to_prepare = {
-            group: bases[group].prepared(slots[group], uid, rows[group], primary)
-            for group in (written if only_read else written[1:])
+            group: bases[group].prepared(slots[group], uid, tuple(rows[group]), primary)
+            for group in (written if only_read else others)
         }
-        try:
-            self._prepare(bases, to_prepare, only_read, deadline)
-        except _NotPrepared:
-            self._give_up(to_prepare)
-            raise ConcurrentTransaction("Concurrency exception.") from None
+        beside, rest = self._heads.split(rows[first])
         decision = bases[first].committed(
-            slots[first], uid, rows[first], tuple(Part(group, slots[group]) for group in written[1:])
+            slots[first], uid, tuple(rest), tuple(Part(group, slots[group]) for group in others)
         )
-        if not self._move(first, to_prepare.get(first, bases[first]), decision, deadline):
-            self._give_up(to_prepare)
+        prepared: dict[bytes, Head] = {}
+        ready = self._prepare(bases, to_prepare, prepared, only_read, deadline)
+        if not (ready and self._heads.move(first, prepared.get(first, bases[first]), decision, deadline, beside)):
+            self._give_up(prepared)
             raise ConcurrentTransaction("Concurrency exception.")
-        self._apply([row for of_group in rows.values() for row in of_group], deadline)
-        self._later(lambda: self._finish(first, decision, {group: to_prepare[group] for group in written[1:]}))
+        secondaries = {group: prepared[group] for group in others}
+        finish = partial(self._finish_several, first, heads.as_stored(decision), secondaries)
+        if not (self._early and not self._heads.scopes and self._beside.later(lambda: finish(soon()))):
+            finish(deadline)
         return max(slots.values())
 
+    def _remembered_at(self, seen: Seen, groups: Iterable[bytes]) -> dict[bytes, Head]:
+        """The heads of groups, as far as they are remembered at the slots at which they were seen."""
+        known = ((group, self._remembered.head(group)) for group in groups if group in seen)
+        return {group: head for group, head in known if head is not None and head.slot == seen[group]}
+
     def _prepare(
-        self, bases: Mapping[bytes, Head], to_prepare: dict[bytes, Head], only_read: Sequence[bytes], deadline: float
-    ) -> None:
-        """Takes the heads in the order of their groups, so that two commits do not wait for each other crosswise."""
-        for group, head in to_prepare.items():
+        self,
+        bases: Mapping[bytes, Head],
+        to_prepare: Mapping[bytes, Head],
+        prepared: dict[bytes, Head],
+        only_read: Seen,
+        deadline: float,
+    ) -> bool:
+        """Takes the heads, side by side; whether the commit may go on. What was taken is in `prepared`."""
+
+        def take(group: bytes, head: Head) -> bool:
             try:
-                won = self._move(group, bases[group], head, deadline)
+                won = self._heads.move(group, bases[group], head, deadline)
             except (Timeout, Unavailable):
-                won = False  # whatever becomes of it: the primary will never say yes
-            if not won:
-                raise _NotPrepared
-            to_prepare[group] = heads.decode(heads.encode(head))
-        for group in only_read:
-            if not self._stands_at(group, bases[group].slot, deadline):
-                raise _NotPrepared
+                self._notes.doubt([group])
+                return False  # whatever becomes of it: the primary will never say yes
+            if won:
+                prepared[group] = heads.as_stored(head)
+            return won
+
+        taken = self._beside.at_once([partial(take, group, head) for group, head in to_prepare.items()])
+        return all(taken) and self._heads.stand_at(only_read, deadline)  # in this order
 
     def _give_up(self, prepared: Mapping[bytes, Head]) -> None:
         """Frees the heads that were prepared; those that are missed are freed by whoever meets them."""
         for group, head in prepared.items():
-            if head.raw is not None:
-                self._later(partial(self._replace, group, head, head.emptied(head.slot)))
+            self._beside.later(partial(self._heads.replace, group, head, head.emptied(head.slot)))
 
-    def _finish(self, first: bytes, decision: Head, secondaries: Mapping[bytes, Head]) -> None:
-        """All rows are written: tells the secondaries, and only when all of them know, the primary."""
-        for group, head in secondaries.items():
-            self._move(group, head, head.decided(), _soon())
-        self._mark_applied(first, decision)
+    def _finish_several(self, first: bytes, decision: Head, others: Mapping[bytes, Head], deadline: float) -> None:
+        """Writes all rows, then tells the secondaries, and only when all of them know, the primary."""
+        rows = [*decision.rows, *(row for head in others.values() for row in self._heads.split(head.rows)[1])]
+        self._heads.apply(rows, deadline)
+        tell = [partial(self._heads.tell, group, head) for group, head in others.items()]
+        if self._heads.scopes:  # their entities come with it
+            self._beside.at_once([partial(each, deadline) for each in tell])
+            tell = []
 
-    # -- heads
+        def tell_all() -> None:
+            for each in tell:
+                each(soon())
+            self._heads.mark_applied(first, decision)
 
-    def _head(self, group: bytes, deadline: float, *, settle: bool = False) -> Head:
-        return heads.decode(self._store.read([head_address(group)], deadline=deadline, settle=settle)[0])
+        self._beside.later(tell_all)
 
-    def _stands_at(self, group: bytes, slot: int, deadline: float) -> bool:
-        """Whether nothing has been committed, or prepared, in a group since its slot."""
-        head = self._head(group, deadline, settle=True)
-        return head.slot == slot and head.state is not State.PREPARED
+    # -- what a commit starts from, and what it writes
 
-    def _resolve(self, group: bytes, deadline: float) -> Head:
-        """The group's head, all of whose rows are known to be written."""
-        began = time.monotonic()
+    def _look(self, by_group: _ByGroup, known: Mapping[bytes, Head], deadline: float) -> _Found:
+        """What the commit starts from; the groups are noted meanwhile, if they are not."""
         while True:
-            head = self._head(group, deadline)
-            if head.state is State.APPLIED or (head.state is State.COMMITTED and self._rolled.has(group, head.slot)):
-                return head
-            if head.state is State.COMMITTED:
-                self._roll(head, deadline)
-                self._rolled.add(group, head)
-                return head
-            self._unblock(group, head, deadline, patient=time.monotonic() - began < _PATIENCE_SECONDS)
+            works: list[Callable[[], _Found | None]] = [partial(self._find, by_group, known, deadline)]
+            if missing := self._notes.missing(by_group):
+                works.append(partial(self._notes.write, missing, deadline))
+            found = self._beside.at_once(works)[0]
+            assert found is not None
+            if not self._notes.missing(by_group):  # asked after the heads were read
+                return found
+            known = {}
 
-    def _roll(self, head: Head, deadline: float) -> None:
-        """Writes what a committed head says, in all groups of its commit."""
-        self._apply(head.rows, deadline)
-        for part in head.parts:
-            while self._is_waiting(other := self._head(part.group, deadline, settle=True), head):
-                self._apply(other.rows, deadline)
-                self._move(part.group, other, other.decided(), deadline)
+    def _find(self, by_group: _ByGroup, known: Mapping[bytes, Head], deadline: float) -> _Found:
+        """`known`: heads that may be old. The others are read, and written to the end, before their entities are:
+        a head and rows of a group that are read at once are of one state only where `scopes` says so.
+        """
+        projects = dict.fromkeys(project_of(each.key.partition) for of_group in by_group.values() for each in of_group)
+        found = _Found(dict(known), {}, *self._indexes.of([*projects]))
+        wanted = {group: [entity_address(each.key) for each in of_group] for group, of_group in by_group.items()}
+        for group, head in known.items():
+            values = self._remembered.stored(group, head.slot, wanted[group])
+            if values is not None:
+                found.stored.update(zip(wanted.pop(group), values, strict=True))
+        cold = [group for group in by_group if group not in known]
+        if not self._heads.scopes:
+            found.bases.update(self._heads.resolve(cold, deadline))
+            cold = []
+        unread = [address for of_group in wanted.values() for address in of_group]
+        new = [project for project in projects if project not in found.indexes]
+        addresses = [*map(head_address, cold), *map(catalog.catalog_address, new), *unread]
+        while addresses:
+            values = self._store.read(addresses, deadline=deadline)
+            read = dict(zip(cold, map(heads.decode, values), strict=False))
+            if prepared := [group for group, head in read.items() if head.state is State.PREPARED]:
+                self._heads.resolve(prepared, deadline)
+                continue
+            for group, head in read.items():
+                if not self._heads.is_written(group, head):
+                    self._heads.roll(group, head, deadline)
+            found.bases.update(read)
+            found.indexes.update(self._indexes.add(dict(zip(new, values[len(cold) :], strict=False)), found.since))
+            found.stored.update(zip(unread, values[len(cold) + len(new) :], strict=True))
+            break
+        return found
 
-    def _is_waiting(self, other: Head, decided: Head) -> bool:
-        """Whether a group does not know yet that its commit happened."""
-        return other.state is State.PREPARED and other.uid == decided.uid
-
-    def _unblock(self, group: bytes, head: Head, deadline: float, *, patient: bool) -> None:
-        """One step towards the end of the commit that a prepared head belongs to."""
-        primary = head.primary
-        assert primary is not None
-        if primary.group == group:
-            if patient:
-                _pause(deadline, "another commit of the entity group does not end")
-            else:
-                self._replace(group, head, head.emptied(primary.slot))
-            return
-        decider = self._head(primary.group, deadline, settle=True)
-        if decider.slot == primary.slot and decider.uid == head.uid and decider.state is not State.PREPARED:
-            self._apply(head.rows, deadline)
-            self._move(group, head, head.decided(), deadline)
-        elif decider.slot == primary.base or (decider.slot == primary.slot and decider.uid == head.uid):
-            if patient:
-                _pause(deadline, "another commit of the entity group does not end")
-                return
-            if decider.state is State.COMMITTED:
-                self._roll(decider, deadline)
-            self._replace(primary.group, decider, decider.emptied(primary.slot))
-        else:
-            self._replace(group, head, head.emptied(head.slot))
-
-    def _replace(self, group: bytes, old: Head, new: Head) -> bool:
-        """One attempt to move a head; whether it surely did. Whoever needs to know more looks again."""
-        try:
-            self._store.write(
-                [Write(head_address(group), heads.encode(new), ABSENT if old.raw is None else old.raw)],
-                deadline=_soon(),
-            )
-        except (Conflict, Unavailable):
-            return False
-        return True
-
-    def _move(self, group: bytes, old: Head, new: Head, deadline: float) -> bool:
-        """Moves a head; whether it did. Neither "no" nor silence is believed: the head itself says what happened."""
-        raw = heads.encode(new)
-        expected = old.raw
-        for _ in range(_MOVES):
-            try:
-                self._store.write(
-                    [Write(head_address(group), raw, ABSENT if expected is None else expected)], deadline=deadline
-                )
-            except (Conflict, Unavailable):
-                found = self._head_at_last(group, deadline)
-            else:
-                return True
-            result = self._outcome(old, new, found)
-            if result in (Outcome.WON, Outcome.LOST):
-                return result is Outcome.WON
-            if result is Outcome.UNKNOWN:
-                break
-            if found.slot == old.slot:
-                expected = found.raw
-        raise Timeout("whether the write was applied is not known")
-
-    def _head_at_last(self, group: bytes, deadline: float) -> Head:
-        """The head as it really is, however often it has to be asked for."""
-        while True:
-            try:
-                return self._head(group, deadline, settle=True)
-            except Unavailable:
-                _pause(deadline, "whether the write was applied is not known")
-
-    # -- rows
-
-    def _apply(self, rows: Sequence[Write], deadline: float) -> None:
-        """Writes rows until the store has said that they are written."""
-        while rows:
-            try:
-                self._store.write(rows, deadline=deadline)
-            except Unavailable:
-                _pause(deadline, "committed, but not all of it could be written; whoever comes next does")
-            else:
-                return
-
-    def _rows(self, mutations: Sequence[Mutation], slot: int, deadline: float) -> tuple[Write, ...]:
-        """The row writes of one group's mutations. What is stored is read now, so the head must be resolved."""
-        projects = list(dict.fromkeys(project_of(each.key.partition) for each in mutations))
-        wanted = [*map(catalog.catalog_address, projects), *(entity_address(each.key) for each in mutations)]
-        found = iter(self._store.read(wanted, deadline=deadline))
-        indexes = {
-            project: catalog.parse(row) for project, row in zip(projects, islice(found, len(projects)), strict=True)
-        }
+    def _rows(self, mutations: Sequence[Mutation], slot: int, found: _Found, deadline: float) -> list[Write]:
+        """The row writes of one group's mutations. Kinds that are new are listed at once."""
         changes = Changes.none()
-        for mutation, stored in zip(mutations, found, strict=True):
-            add_mutation(changes, mutation, stored, indexes[project_of(mutation.key.partition)], slot)
-            if (
-                mutation.entity is not None
-                and stored is None
-                and (listing := self._kinds.missing(mutation.key, changes))
-            ):
-                self._apply([listing], deadline)
+        for mutation in mutations:
+            key = mutation.key
+            stored = found.stored[entity_address(key)]
+            add_mutation(changes, mutation, stored, found.indexes[project_of(key.partition)], slot)
+            if mutation.entity is not None and stored is None:
+                self._heads.apply(self._kinds.missing(key, changes), deadline)
         self._kinds.written(changes)
         entity_rows = [each for each in changes.operations if isinstance(each, Write)]
-        return tuple(each._replace(version=slot) for each in (*entity_rows, *row_writes(changes.rows)))
+        return [each._replace(version=slot) for each in (*entity_rows, *row_writes(changes.rows))]
 
 
-class _Memory:
-    """The newest heads this process knows to be written to the end. Thread-safe."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._heads: OrderedDict[bytes, Head] = OrderedDict()
-        self._lock = Lock()
-
-    def add(self, group: bytes, head: Head) -> None:
-        with self._lock:
-            known = self._heads.get(group)
-            if known is None or (head.slot, head.state is State.APPLIED) >= (known.slot, known.state is State.APPLIED):
-                self._heads[group] = head if len(head.raw or b"") <= _REMEMBERED_BYTES else Head(slot=head.slot)
-            self._heads.move_to_end(group)
-            if len(self._heads) > self._most:
-                self._heads.popitem(last=False)
-
-    def has(self, group: bytes, slot: int) -> bool:
-        """Whether the commit that took a slot is written to the end."""
-        with self._lock:
-            head = self._heads.get(group)
-            return head is not None and head.slot == slot
-
-    def head(self, group: bytes) -> Head | None:
-        """The head from which a commit may go on without looking; None when it is not known."""
-        with self._lock:
-            head = self._heads.get(group)
-            return head if head is not None and head.raw is not None else None
+def _entities(rows: Iterable[Write]) -> dict[Address, bytes | None]:
+    return {row.address: row.value for row in rows if row.address.table is Table.GROUPS}
 
 
 def _by_group(mutations: Iterable[Mutation]) -> dict[bytes, list[Mutation]]:
@@ -355,14 +316,3 @@ def _next_slot(base: Head) -> int:
 
 def _new_uid() -> bytes:
     return os.urandom(16)
-
-
-def _soon() -> float:
-    return time.monotonic() + 10.0
-
-
-def _pause(deadline: float, otherwise: str) -> None:
-    """Waits a moment. Raises Timeout when the deadline has passed."""
-    if time.monotonic() > deadline:
-        raise Timeout(otherwise)
-    time.sleep(random.uniform(0, 0.005))  # noqa: S311 - a back-off, not a secret

@@ -6,6 +6,7 @@ indexes   scope = partition + kind                 key = 0x01 path: kind row | 0
 kindless  scope = partition                        key = path
 kinds     scope = project                          key = namespace kind: that kind had an entity once
 ids       scope = project                          key = name of the counter
+unfinished  scope = server                         key = group whose last commit it may not have finished
 sessions  scope = minute of birth                  key = handle + part
 meta      scope = "pbserver"                       key = name [project]
 
@@ -122,6 +123,16 @@ def session_minute(handle: int) -> int:
 
 def session_key(handle: int) -> bytes:
     return handle.to_bytes(8, "big")
+
+
+def note_address(server: bytes, group: bytes) -> Address:
+    """A server's note that it may leave a group unfinished. `server`: always of one length."""
+    return Address(Table.UNFINISHED, server, b"", group)
+
+
+def project_address(project: bytes) -> Address:
+    """The row that says that there is a project: entities of it were stored once."""
+    return meta_address("project", project)
 
 
 def meta_address(name: str, project: bytes = b"") -> Address:

@@ -15,11 +15,11 @@ from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
-from adapters.contract import ABSENT, Atomicity, OrderedStore, Reader, Write
+from adapters.contract import ABSENT, Atomicity, OrderedStore, Reader, Row, Write
 from adapters.errors import Conflict
 from pbserver.datastore import entities, keys
 from pbserver.datastore.errors import BadRequest, ConcurrentTransaction
-from pbserver.datastore.groups import Groups, Result
+from pbserver.datastore.groups import Beside, Groups, Result
 from pbserver.datastore.keys import Key
 from pbserver.datastore.mutations import IdInUse, Mutation
 from pbserver.datastore.sessions import Sessions, age_seconds
@@ -57,10 +57,11 @@ class _Open(NamedTuple):
 
 
 class Transactions:
-    def __init__(self, store: OrderedStore, sessions: Sessions, groups: Groups) -> None:
+    def __init__(self, store: OrderedStore, sessions: Sessions, groups: Groups, beside: Beside) -> None:
         self._store = store
         self._sessions = sessions
         self._groups = groups
+        self._beside = beside
 
     def begin(self, app: bytes, *, cross_group: bool, read_only: bool, deadline: float) -> Handle:
         header = TransactionHeader(app=app, cross_group=cross_group, read_only=read_only)
@@ -127,7 +128,7 @@ class Transactions:
         except IdInUse as error:
             raise BadRequest(str(error)) from error
         finally:
-            self._sessions.delete(handle.number, [part for part, _ in rows], deadline=deadline)
+            self._delete(handle, rows, deadline)
         return [mutation.key for mutation in mutations], version
 
     def rollback(self, handle: Handle, *, deadline: float) -> None:
@@ -153,7 +154,16 @@ class Transactions:
     def _forget(self, handle: Handle, current: _Open, deadline: float) -> None:
         self._claim(handle, current, deadline)
         rows = self._sessions.scan(handle.number, b"g", b"n", deadline=deadline)
-        self._sessions.delete(handle.number, [part for part, _ in rows], deadline=deadline)
+        self._delete(handle, rows, deadline)
+
+    def _delete(self, handle: Handle, rows: Collection[Row], deadline: float) -> None:
+        """Gives back the space; what is forgotten here is swept."""
+
+        def delete() -> None:
+            self._sessions.delete(handle.number, [part for part, _ in rows], deadline=deadline)
+
+        if self._groups.steady or not self._beside.later(delete):
+            delete()  # in one process it costs less than handing it over
 
     def _load(self, handle: Handle, deadline: float) -> _Open:
         number, app = handle

@@ -98,9 +98,11 @@ def test_so_they_are_when_all_workers_are_killed_meanwhile(server: Server, tmp_p
     assert_serializable(history, tmp_path / "history-with-kills.jsonl")
 
 
+@pytest.mark.parametrize("acknowledge", ["applied", "committed"])
 @pytest.mark.parametrize("store", WEAK_STORES)
-def test_so_they_are_on_stores_that_write_row_by_row(store: str, tmp_path: Path) -> None:
-    with Server(tmp_path, store, workers=1) as server:
+def test_so_they_are_on_stores_that_write_row_by_row(store: str, acknowledge: str, tmp_path: Path) -> None:
+    settings = f'[datastore]\nacknowledge = "{acknowledge}"\n'
+    with Server(tmp_path, store, workers=1, settings=settings) as server:
         history = run(Plan(port=server.port, calls=OPERATIONS_ON_WEAK_STORES))
     log.info("answers that were no results: %s", Counter(each.error.partition(":")[0] for each in history))
     assert_serializable(history, tmp_path / "history-on-a-weak-store.jsonl")

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from multiprocessing import Pool, cpu_count
 from typing import Annotated
 
@@ -11,16 +12,16 @@ from rich.console import Console
 from rich.progress import track
 
 from tests.simulation.planted import PLANTED
-from tests.simulation.run import simulate
+from tests.simulation.run import KINDS, simulate
 
 _AT_ONCE = 20
 _SHOWN = 3
 
 
-def failure(seed: int) -> tuple[int, str] | None:
+def failure(seed: int, kind: str = "") -> tuple[int, str] | None:
     """The first thing wrong with a seed."""
     try:
-        found = simulate(seed).problems
+        found = simulate(seed, kind=kind).problems
     except Exception as error:  # noqa: BLE001 - whatever happens in a run is that seed's result
         found = [f"{type(error).__name__}: {error}"]
     return (seed, found[0]) if found else None
@@ -29,26 +30,32 @@ def failure(seed: int) -> tuple[int, str] | None:
 def main(
     first: Annotated[int, typer.Option("--from", help="first seed")] = 0,
     seeds: Annotated[int, typer.Option(help="how many")] = 2000,
+    store: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}; without, one after the other")] = "",
     planted: Annotated[bool, typer.Option("--planted", help="instead: how soon each planted bug is found")] = False,
 ) -> None:
     console = Console()
+    if store and store not in KINDS:
+        raise typer.BadParameter(f"there is no store {store!r}, only {', '.join(KINDS)}")
     if planted:
         sys.exit(find_planted(range(first, first + seeds), console))
     began = time.monotonic()
-    failures = run(range(first, first + seeds), console)
+    failures = run(range(first, first + seeds), store, console)
     console.print(f"{seeds:,} seeds from {first}: {len(failures)} failed; {time.monotonic() - began:.0f} s")
     for seed, problem in failures[:_SHOWN]:
         console.print(f"seed {seed}: {problem}", highlight=False, markup=False)
-        console.print(f"again: make simulate FROM={seed} SEEDS=1", highlight=False)
+        console.print(
+            f"again: make simulate FROM={seed} SEEDS=1" + (f" STORE={store}" if store else ""), highlight=False
+        )
     sys.exit(1 if failures else 0)
 
 
-def run(seeds: range, console: Console) -> list[tuple[int, str]]:
+def run(seeds: range, store: str, console: Console) -> list[tuple[int, str]]:
     """The failures among the seeds, on all cores."""
+    play = partial(failure, kind=store)
     if len(seeds) == 1:
-        return [each for each in map(failure, seeds) if each]
+        return [each for each in map(play, seeds) if each]
     with Pool(min(cpu_count(), len(seeds))) as pool:
-        results = pool.imap(failure, seeds, chunksize=_AT_ONCE)
+        results = pool.imap(play, seeds, chunksize=_AT_ONCE)
         return [each for each in track(results, "simulating", total=len(seeds), console=console) if each]
 
 

@@ -9,9 +9,12 @@ from unittest.mock import patch
 from adapters.contract import ABSENT, Write
 from adapters.errors import Conflict, Unavailable
 from pbserver.datastore import heads
+from pbserver.datastore.head_store import HeadStore, soon
 from pbserver.datastore.heads import Head, Outcome, State
-from pbserver.datastore.row_groups import RowGroups, _new_uid, _soon
-from pbserver.datastore.tables import head_address
+from pbserver.datastore.notes import Notes, _Others
+from pbserver.datastore.remembered import Remembered
+from pbserver.datastore.row_groups import RowGroups, _new_uid
+from pbserver.datastore.tables import entity_address, head_address, note_address
 from tests.simulation import store
 
 
@@ -32,62 +35,71 @@ def no_version_rule() -> Any:
 
 def answer_before_apply() -> Any:
     """The client is told that all is written when it will be."""
-    apply = RowGroups._apply
+    apply = HeadStore.apply
 
-    def behind(self: RowGroups, rows: Sequence[Write], deadline: float) -> None:
-        self._later(lambda: apply(self, rows, deadline))
+    def finish_one(self: RowGroups, group: bytes, decided: Any, deadline: float) -> None:
+        self._remembered.add(group, decided.head, decided.entities)
+        self._beside.later(lambda: apply(self._heads, decided.rows, soon()))
 
-    return _patched(RowGroups, _apply=behind)
+    return _patched(RowGroups, _finish_one=finish_one)
 
 
 def marked_applied_before_its_rows_are() -> Any:
-    move = RowGroups._move
+    move = HeadStore.move
 
-    def hasty(self: RowGroups, group: bytes, old: Head, new: Head, deadline: float) -> bool:
-        won = move(self, group, old, new, deadline)
+    def hasty(
+        self: HeadStore, group: bytes, old: Head, new: Head, deadline: float, beside: Sequence[Write] = ()
+    ) -> bool:
+        won = move(self, group, old, new, deadline, beside)
         if won and new.state is State.COMMITTED:
-            self._replace(group, heads.decode(heads.encode(new)), new.applied())
+            self.replace(group, heads.as_stored(new), new.applied())
         return won
 
-    return _patched(RowGroups, _move=hasty)
+    return _patched(HeadStore, move=hasty)
 
 
 def abort_without_asking_the_primary() -> Any:
-    def unblock(self: RowGroups, group: bytes, head: Head, deadline: float, *, patient: bool) -> None:
-        self._replace(group, head, head.emptied(head.slot))
+    def unblock(self: HeadStore, group: bytes, head: Head, deadline: float, *, patient: bool) -> None:
+        self.replace(group, head, head.emptied(head.slot))
 
-    return _patched(RowGroups, _unblock=unblock)
+    return _patched(HeadStore, _unblock=unblock)
 
 
-def primary_moves_on_before_its_secondaries() -> Any:
-    def roll(self: RowGroups, head: Head, deadline: float) -> None:
-        self._apply(head.rows, deadline)
+@contextmanager
+def primary_moves_on_before_its_secondaries() -> Iterator[None]:
+    def roll(self: HeadStore, group: bytes, head: Head, deadline: float) -> None:
+        self.apply(head.rows, deadline)
+        self._remembered.add(group, head)
 
-    def finish(self: RowGroups, first: bytes, decision: Head, secondaries: Mapping[bytes, Head]) -> None:
-        self._mark_applied(first, decision)
+    def finish(self: RowGroups, first: bytes, decision: Head, others: Mapping[bytes, Head], deadline: float) -> None:
+        rows = [*decision.rows, *(row for head in others.values() for row in self._heads.split(head.rows)[1])]
+        self._heads.apply(rows, deadline)
+        self._beside.later(lambda: self._heads.mark_applied(first, decision))
 
-    return _patched(RowGroups, _roll=roll, _finish=finish)
+    with _patched(HeadStore, roll=roll), _patched(RowGroups, _finish_several=finish):
+        yield
 
 
 def no_taken_at_its_word() -> Any:
     """A failed compare-and-set means that it failed."""
 
-    def move(self: RowGroups, group: bytes, old: Head, new: Head, deadline: float) -> bool:
-        expected = ABSENT if old.raw is None else old.raw
+    def move(
+        self: HeadStore, group: bytes, old: Head, new: Head, deadline: float, beside: Sequence[Write] = ()
+    ) -> bool:
         try:
-            self._store.write([Write(head_address(group), heads.encode(new), expected)], deadline=deadline)
+            self._store.write([_change(group, old, new), *beside], deadline=deadline)
         except (Conflict, Unavailable):
             return False
         return True
 
-    return _patched(RowGroups, _move=move)
+    return _patched(HeadStore, move=move)
 
 
 def read_groups_not_validated() -> Any:
     prepare = RowGroups._prepare
 
-    def lax(self: RowGroups, bases: Any, to_prepare: Any, only_read: Sequence[bytes], deadline: float) -> None:
-        prepare(self, bases, to_prepare, [], deadline)
+    def lax(self: RowGroups, bases: Any, to_prepare: Any, prepared: Any, only_read: Any, deadline: float) -> bool:
+        return prepare(self, bases, to_prepare, prepared, {}, deadline)
 
     return _patched(RowGroups, _prepare=lax)
 
@@ -95,9 +107,9 @@ def read_groups_not_validated() -> Any:
 def read_groups_validated_before_the_prepares() -> Any:
     prepare = RowGroups._prepare
 
-    def early(self: RowGroups, bases: Any, to_prepare: Any, only_read: Sequence[bytes], deadline: float) -> None:
-        prepare(self, bases, {}, only_read, deadline)
-        prepare(self, bases, to_prepare, [], deadline)
+    def early(self: RowGroups, bases: Any, to_prepare: Any, prepared: Any, only_read: Any, deadline: float) -> bool:
+        valid = prepare(self, bases, {}, prepared, only_read, deadline)
+        return valid and prepare(self, bases, to_prepare, prepared, {}, deadline)
 
     return _patched(RowGroups, _prepare=early)
 
@@ -114,24 +126,25 @@ def aborted_slot_used_again() -> Any:
 
 def unknown_write_repeated_blindly() -> Any:
     """No answer: the commit is made once more, under another name."""
-    move = RowGroups._move
+    move = HeadStore.move
 
-    def again(self: RowGroups, group: bytes, old: Head, new: Head, deadline: float) -> bool:
+    def again(
+        self: HeadStore, group: bytes, old: Head, new: Head, deadline: float, beside: Sequence[Write] = ()
+    ) -> bool:
         if new.state is not State.COMMITTED:
-            return move(self, group, old, new, deadline)
+            return move(self, group, old, new, deadline, beside)
         try:
-            expected = ABSENT if old.raw is None else old.raw
-            self._store.write([Write(head_address(group), heads.encode(new), expected)], deadline=_soon())
+            self._store.write([_change(group, old, new), *beside], deadline=soon())
         except Unavailable:
-            base = self._resolve(group, deadline)
+            base = self.resolve([group], deadline)[group]
             uid, slot = _new_uid(), max(base.slot + 1, new.slot + 1)
             rows = tuple(row._replace(version=slot) for row in new.rows)
-            return move(self, group, base, base.committed(slot, uid, rows, new.parts), deadline)
+            return move(self, group, base, base.committed(slot, uid, rows, new.parts), deadline, beside)
         except Conflict:
-            return move(self, group, old, new, deadline)
+            return move(self, group, old, new, deadline, beside)
         return True
 
-    return _patched(RowGroups, _move=again)
+    return _patched(HeadStore, move=again)
 
 
 def lost_although_others_went_by() -> Any:
@@ -140,16 +153,77 @@ def lost_although_others_went_by() -> Any:
     def outcome(old: Head, new: Head, found: Head) -> Outcome:
         return heads.outcome(old, new, replace(found, recent=(), dropped=0))
 
-    return _patched(RowGroups, _outcome=staticmethod(outcome))
+    return _patched(HeadStore, _outcome=staticmethod(outcome))
 
 
-def absent_views_not_validated() -> Any:
+def views_not_validated() -> Any:
     """What was read of a group is not looked at again."""
 
-    def stands_at(self: RowGroups, group: bytes, slot: int, deadline: float) -> bool:
+    def stand_at(self: HeadStore, slots: Mapping[bytes, int], deadline: float) -> bool:
         return True
 
-    return _patched(RowGroups, _stands_at=stands_at)
+    return _patched(HeadStore, stand_at=stand_at)
+
+
+@contextmanager
+def cold_head_read_with_its_rows() -> Iterator[None]:
+    """A head and the rows of its group are taken for one state where each row is read on its own."""
+    find = RowGroups._find
+
+    def at_once(self: RowGroups, by_group: Any, known: Mapping[bytes, Head], deadline: float) -> Any:
+        cold = [group for group in by_group if group not in known]
+        rows = [entity_address(each.key) for group in cold for each in by_group[group]]
+        values = self._store.read([*rows, *map(head_address, cold)], deadline=deadline)
+        read = dict(zip(cold, map(heads.decode, values[len(rows) :]), strict=True))
+        found = find(self, by_group, known, deadline)
+        if all(head.state is State.APPLIED for head in read.values()):
+            found.bases.update(read)
+            found.stored.update(zip(rows, values, strict=False))
+        return found
+
+    with _patched(RowGroups, _find=at_once), _patched(Remembered, head=lambda self, group: None):
+        yield
+
+
+def acknowledged_early_but_read_late() -> Any:
+    """Commits are answered at their commit point, and gets do not look at the head."""
+
+    def get(self: RowGroups, groups: Any, work: Callable[[Any], Any], *, deadline: float) -> Any:
+        return work(self._store)
+
+    return _patched(RowGroups, get=get)
+
+
+@contextmanager
+def head_moved_before_it_is_noted() -> Iterator[None]:
+    """The note is written when the commit has ended."""
+    decide = RowGroups._decide
+    write = Notes.write
+
+    def behind(self: RowGroups, group: bytes, *rest: Any) -> Any:
+        decided = decide(self, group, *rest)
+        write(self._notes, [group], soon())
+        return decided
+
+    with _patched(RowGroups, _decide=behind), _patched(Notes, missing=lambda self, groups: []):
+        yield
+
+
+def note_taken_away_before_the_head_is_moved() -> Any:
+    """A server that only slept goes on with a note that is no longer there."""
+
+    def finish(self: _Others, server: bytes, notes: dict[bytes, int], deadline: float) -> None:
+        for group, head in self._heads.resolve(notes, deadline).items():
+            self._heads.mark_applied(group, head)
+        self._store.write(
+            [Write(note_address(server, group), None, version=notes[group] + 1) for group in notes], deadline=deadline
+        )
+
+    return _patched(_Others, _finish=finish)
+
+
+def _change(group: bytes, old: Head, new: Head) -> Write:
+    return Write(head_address(group), heads.encode(new), ABSENT if old.raw is None else old.raw)
 
 
 PLANTED: dict[str, Callable[[], Any]] = {
@@ -166,6 +240,10 @@ PLANTED: dict[str, Callable[[], Any]] = {
         aborted_slot_used_again,
         unknown_write_repeated_blindly,
         lost_although_others_went_by,
-        absent_views_not_validated,
+        views_not_validated,
+        cold_head_read_with_its_rows,
+        acknowledged_early_but_read_late,
+        head_moved_before_it_is_noted,
+        note_taken_away_before_the_head_is_moved,
     )
 }

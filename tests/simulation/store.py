@@ -1,13 +1,14 @@
-"""A simulated store with atomicity ROW: what a database may do to its clients, decided by the seed.
+"""A simulated store with atomicity ROW or SCOPE: what a database may do to its clients, decided by the seed.
 
 Every call waits for its turn. An unconditional write lands row by row, in any order; a row may land late, or twice. A
-conditional write may be carried out without the answer coming back, or later, or twice (and then the second answer
-comes). A read of a head may be a little old unless it settles.
+conditional write, at SCOPE with what is beside it, may be carried out without the answer coming back, or later, or
+twice (and then the second answer comes). A read of a group's head, at SCOPE with its entities, may be a little old
+unless it settles.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from adapters.contract import (
@@ -73,11 +74,13 @@ class Cell(NamedTuple):
 class Data:
     """The rows, whoever asks for them."""
 
-    def __init__(self, world: World, faults: Faults) -> None:
+    def __init__(self, world: World, faults: Faults, atomicity: Atomicity = Atomicity.ROW) -> None:
         self.world = world
         self.faults = faults
+        self.capabilities = replace(CAPABILITIES, atomicity=atomicity)
         self.cells: dict[_Place, Cell] = {}
-        self.history: dict[_Place, list[bytes | None]] = {}  #: older values of rows written conditionally
+        self.history: dict[_Place, list[dict[_Place, bytes | None]]] = {}  #: of rows written conditionally: the
+        # values they had, with those of the rows beside them, newest last
         self.versions_count = True  #: turned off to plant a bug
 
     def value(self, place: _Place) -> bytes | None:
@@ -92,15 +95,16 @@ class Data:
             return
         self.cells[place] = Cell(write.value, version)
 
-    def compare_and_set(self, write: Write) -> bytes | None:
-        """Carries out a conditional write. Raises Conflict with what was there."""
+    def compare_and_set(self, write: Write, beside: Sequence[Write] = ()) -> None:
+        """Carries out a conditional write, and what is beside it. Raises Conflict with what was there."""
         place = _place(write.address)
         current = self.value(place)
         if (current is not None) if write.expect is ABSENT else current != write.expect:
             raise Conflict("the row is another", index=0, current=current)
-        self.history.setdefault(place, []).append(current)
-        self.cells[place] = Cell(write.value, 0)
-        return current
+        places = [place, *(_place(each.address) for each in beside)]
+        self.history.setdefault(place, []).append({each: self.value(each) for each in places})
+        for at, each in zip(places, (write, *beside), strict=True):
+            self.cells[at] = Cell(each.value, 0)
 
     def later(self, what: Callable[[], object], seconds: float) -> None:
         """Something under way in the network, which no crash of a server stops."""
@@ -126,9 +130,8 @@ class SimulatedStore:
     stopped or killed.
     """
 
-    capabilities = CAPABILITIES
-
     def __init__(self, data: Data, after_write: Callable[[], None] = lambda: None) -> None:
+        self.capabilities = data.capabilities
         self._data = data
         self._world = data.world
         self._after_write = after_write
@@ -139,18 +142,30 @@ class SimulatedStore:
 
     def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
         self._turn()
-        found = []
-        for address in addresses:
-            place = _place(address)
-            old = self._data.history.get(place)
-            if old and address.table is Table.GROUPS and not settle and self._chance(self._data.faults.stale_heads):
-                found.append(old[-1])
-            else:
-                found.append(self._data.value(place))
+        found: dict[Address, bytes | None] = {}
+        for together in self._read_as_one(addresses):
+            old = {} if settle else self._older(together)
+            found.update((each, old.get(_place(each), self._data.value(_place(each)))) for each in together)
             if len(addresses) > 1 and self._chance(0.2):
-                self._world.yield_()  # the rows of one read are read one after the other
+                self._world.yield_()  # what is not of one state is read one after the other
         self._turn()
-        return found
+        return [found[address] for address in addresses]
+
+    def _read_as_one(self, addresses: Sequence[Address]) -> list[list[Address]]:
+        if self.capabilities.atomicity is Atomicity.ROW:
+            return [[address] for address in addresses]
+        scopes: dict[tuple[Table, bytes], list[Address]] = {}
+        for address in addresses:
+            scopes.setdefault(address[:2], []).append(address)
+        return list(scopes.values())
+
+    def _older(self, together: list[Address]) -> dict[_Place, bytes | None]:
+        """A state that was there a moment ago, now and then, of a group whose head is among what is read."""
+        for address in together:
+            states = self._data.history.get(_place(address), [])
+            if states and address.table is Table.GROUPS and self._chance(self._data.faults.stale_heads):
+                return states[-1]
+        return {}
 
     def fetch(
         self, table: Table, scopes: Sequence[bytes], keys: Sequence[bytes], *, deadline: float
@@ -175,8 +190,8 @@ class SimulatedStore:
     def write(self, operations: Sequence[Operation], *, rows: Sequence[Rows] = (), deadline: float) -> None:
         writes = [*operations, *row_writes(rows)]
         conditional = [each for each in writes if isinstance(each, Check) or each.expect is not ANY]
-        if conditional and len(writes) > 1:
-            raise Unsupported("a store with atomicity ROW takes one conditional write at a time")
+        if conditional and len(writes) > 1 and not self._may_hold(writes, conditional):
+            raise Unsupported("not at this atomicity, not in this simulation")
         self._turn()
         try:
             self._carry_out(writes, conditional)
@@ -184,15 +199,19 @@ class SimulatedStore:
             self._after_write()
             self._turn()
 
+    def _may_hold(self, writes: Sequence[Operation], conditional: Sequence[Operation]) -> bool:
+        scopes = {each.address[:2] for each in writes}
+        return self.capabilities.atomicity is Atomicity.SCOPE and len(conditional) == len(scopes) == 1
+
     def _carry_out(self, writes: Sequence[Operation], conditional: Sequence[Operation]) -> None:
         if all(each.address.table is Table.SESSIONS for each in writes):
             return self._quietly(writes)
         if self._chance(self._data.faults.refusals):
             raise Unavailable("refused", applied=Applied.NO)
         if conditional:
-            (write,) = writes
+            write = conditional[0]
             assert isinstance(write, Write)
-            self._conditional(write)
+            self._conditional(write, [each for each in writes if isinstance(each, Write) and each is not write])
         else:
             self._unconditional([each for each in writes if isinstance(each, Write)])
         return None
@@ -206,21 +225,27 @@ class SimulatedStore:
             else:
                 self._data.compare_and_set(write)
 
-    def _conditional(self, write: Write) -> None:
+    def _conditional(self, write: Write, beside: Sequence[Write]) -> None:
         data, faults = self._data, self._data.faults
+
+        def happen() -> None:
+            data.compare_and_set(write, beside)
+
         if self._chance(faults.late_writes):
-            data.later(lambda: data.compare_and_set(write), self._some(faults.late_seconds))
+            data.later(happen, self._some(faults.late_seconds))
             self._time_out()
         if self._chance(faults.doubled_writes):
-            data.later(lambda: data.compare_and_set(write), self._some(faults.late_seconds))
-        data.compare_and_set(write)
+            data.later(happen, self._some(faults.late_seconds))
+        happen()
         if self._chance(faults.lost_answers):
             self._time_out()
         if self._chance(faults.doubled_writes):
-            data.compare_and_set(write)  # the answer is that of the second delivery
+            happen()  # the answer is that of the second delivery
 
     def _unconditional(self, writes: list[Write]) -> None:
         data, faults = self._data, self._data.faults
+        scopes = self.capabilities.atomicity is Atomicity.SCOPE
+        assert not (scopes and any(each.address.table is Table.GROUPS for each in writes)), "conditional for ever"
         writes.sort(key=lambda write: (write.address.table.value, *write.address[1:]))  # sets differ from run to run
         self._world.random.shuffle(writes)
         lost = self._chance(faults.lost_answers)
