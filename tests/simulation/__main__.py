@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.progress import track
 
 from tests.simulation.planted import PLANTED
-from tests.simulation.run import KINDS, simulate
+from tests.simulation.run import KINDS, LAYERED, simulate
 
 _AT_ONCE = 20
 _SHOWN = 3
+_NAMES = ", ".join([*KINDS, *LAYERED])
 
 
 def failure(seed: int, kind: str = "") -> tuple[int, str] | None:
@@ -30,12 +31,12 @@ def failure(seed: int, kind: str = "") -> tuple[int, str] | None:
 def main(
     first: Annotated[int, typer.Option("--from", help="first seed")] = 0,
     seeds: Annotated[int, typer.Option(help="how many")] = 2000,
-    store: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}; without, one after the other")] = "",
+    store: Annotated[str, typer.Option(help=f"{_NAMES}; without, the first four in turn")] = "",
     planted: Annotated[bool, typer.Option("--planted", help="instead: how soon each planted bug is found")] = False,
 ) -> None:
     console = Console()
-    if store and store not in KINDS:
-        raise typer.BadParameter(f"there is no store {store!r}, only {', '.join(KINDS)}")
+    if store and store not in {*KINDS, *LAYERED}:
+        raise typer.BadParameter(f"there is no store {store!r}, only {_NAMES}")
     if planted:
         sys.exit(find_planted(range(first, first + seeds), console))
     began = time.monotonic()

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
-from adapters.contract import Atomicity, Table
+from adapters.contract import Atomicity, KeyRange, OrderedStore, Table
+from adapters.layers import ordered, versioned
+from adapters.layers.ordered import TreeStore
+from adapters.layers.versioned import VersionedStore
 from pbserver.datastore import (
     catalog,
     core,
@@ -29,32 +32,50 @@ from tests.isolation.checker import check
 from tests.isolation.history import History, How, Outcome, Transaction
 from tests.simulation.clients import LISTS, PLAIN_GET, REGISTERS, Attempt, Client, _Step
 from tests.simulation.scheduler import Task, World, governed
-from tests.simulation.store import NO_FAULTS, Data, Faults, SimulatedStore, live_rows
+from tests.simulation.store import NO_FAULTS, Data, Faults, SimulatedStore
 
-_MODULES = [catalog, core, head_store, ids, notes, remembered, row_groups, sessions, transactions]
+_MODULES = [catalog, core, head_store, ids, notes, remembered, row_groups, sessions, transactions, ordered, versioned]
 _MOST_STEPS = 400_000
 #: Small enough for servers to be taken for dead within a run, also those that only sleep.
 _SECONDS = {"IDLE_SECONDS": 0.5, "BEAT_SECONDS": 0.15, "LEASE_SECONDS": 0.4, "DEAD_SECONDS": 0.8}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What the servers run on, and when they answer."""
+    """What the servers run on, and when they answer. `layers` stand over the simulated store, the first on it."""
 
-    atomicity: Atomicity
-    early: bool
+    atomicity: Atomicity = Atomicity.ROW
+    early: bool = False
+    layers: tuple[Callable[[OrderedStore], OrderedStore], ...] = ()
 
     @property
     def strict_gets(self) -> bool:
         """Whether a plain get looks at its group's head."""
         return self.early and self.atomicity is Atomicity.ROW
 
+    @property
+    def fresh(self) -> bool:
+        """Whether reads have to be fresh: gets that look at the head, and layers. Commits do not need it."""
+        return self.strict_gets or bool(self.layers)
+
+    def open(self, data: Data, after_write: Callable[[], None] = lambda: None) -> OrderedStore:
+        """One server's access."""
+        store: OrderedStore = SimulatedStore(data, after_write)
+        for layer in self.layers:
+            store = layer(store)
+        return store
+
 
 KINDS = {
-    "row": Kind(Atomicity.ROW, early=False),
-    "scope": Kind(Atomicity.SCOPE, early=False),
-    "row-committed": Kind(Atomicity.ROW, early=True),
-    "scope-committed": Kind(Atomicity.SCOPE, early=True),
+    "row": Kind(),
+    "scope": Kind(atomicity=Atomicity.SCOPE),
+    "row-committed": Kind(early=True),
+    "scope-committed": Kind(atomicity=Atomicity.SCOPE, early=True),
+}
+#: Cost more steps, so they are played only when they are asked for, and a little in the tests.
+LAYERED = {
+    "versioned": Kind(layers=(VersionedStore,)),
+    "ordered": Kind(layers=(TreeStore, VersionedStore)),
 }
 
 
@@ -118,7 +139,7 @@ class Cluster:
     def _boot(self) -> Datastore:
         hands = Hands(self._world, self._plan)
         server = Datastore(
-            SimulatedStore(self._data, lambda: self._meet_fate(server)),  # type: ignore[arg-type]
+            self._kind.open(self._data, lambda: self._meet_fate(server)),
             beside=hands,
             early=self._kind.early,
         )
@@ -160,9 +181,9 @@ def simulate(seed: int, plan: Plan | None = None, kind: str = "") -> Report:
     """Plays one seed, on the kind of store that is named, else on one after the other."""
     plan = plan or Plan()
     world = World(seed)
-    its = KINDS[kind] if kind else [*KINDS.values()][seed % len(KINDS)]
-    faults = replace(plan.faults, stale_heads=0) if its.strict_gets else plan.faults  # commits need no fresh reads
-    data = Data(world, faults, its.atomicity)
+    its = {**KINDS, **LAYERED}[kind] if kind else [*KINDS.values()][seed % len(KINDS)]
+    faults = replace(plan.faults, stale_heads=0) if its.fresh else plan.faults
+    data = Data(world, faults, its.atomicity, versions=not its.layers)
     history: History = []
     with ExitStack() as stack:
         stack.enter_context(governed(world, _MODULES))
@@ -182,7 +203,7 @@ def simulate(seed: int, plan: Plan | None = None, kind: str = "") -> Report:
         world.run(_MOST_STEPS)
         data.faults = NO_FAULTS
         _look_at_everything(world, data, its, history)
-    problems = [*_history_problems(history, its), *_row_problems(data), *_unfinished(data)]
+        problems = [*_history_problems(history, its), *_row_problems(data, its), *_unfinished(data, its)]
     return Report(seed, problems, world.fingerprint, history)
 
 
@@ -194,7 +215,7 @@ def _end(world: World, cluster: Cluster, clients: list[Task]) -> None:
 
 def _look_at_everything(world: World, data: Data, kind: Kind, history: History) -> None:
     """A new server finds what the others have left unfinished, all being dead; then a client reads every object."""
-    server = Datastore(SimulatedStore(data), early=kind.early)  # type: ignore[arg-type]
+    server = Datastore(kind.open(data), early=kind.early)
 
     def work() -> None:
         for _ in range(2):  # their beats stand still
@@ -239,25 +260,36 @@ def _missed(get: Transaction, history: History) -> list[str]:
     return missed
 
 
-def _row_problems(data: Data) -> list[str]:
+def _rows(data: Data, kind: Kind, *wanted: Table) -> dict[tuple[Table, bytes, bytes], bytes]:
+    """All rows of some tables, as a server sees them."""
+    store = kind.open(data)
+    return {
+        (table, scope, key): value
+        for table, scope in dict.fromkeys(place[:2] for place in data.cells)
+        if table in wanted
+        for key, value in store.scan(table, scope, KeyRange(), limit=1 << 30, deadline=data.world.now_ns / 1e9 + 1000)
+    }
+
+
+def _row_problems(data: Data, kind: Kind) -> list[str]:
     """Every index row matches its entity, and every entity has its rows."""
     expected: set[tuple[Table, bytes, bytes]] = set()
-    for (_, _, key), stored in live_rows(data, [Table.GROUPS]).items():
+    for (_, _, key), stored in _rows(data, kind, Table.GROUPS).items():
         if key != b"\x00":
             proto = entities.parse(stored)
             its = keys.from_reference(proto.key)
             for row in entities.index_rows(its, proto):
                 expected.add((Table.INDEXES, its.partition + its.kind, row))
             expected.add((Table.KINDLESS, its.partition, its.path))
-    found = set(live_rows(data, [Table.INDEXES, Table.KINDLESS]))
+    found = set(_rows(data, kind, Table.INDEXES, Table.KINDLESS))
     return [f"phantom row {each}" for each in found - expected] + [f"missing row {each}" for each in expected - found]
 
 
-def _unfinished(data: Data) -> list[str]:
+def _unfinished(data: Data, kind: Kind) -> list[str]:
     """Heads whose rows may not be written, and notes of them."""
-    left = [f"note of {group!r} after the sweep" for _, _, group in live_rows(data, [Table.UNFINISHED])]
+    left = [f"note of {group!r} after the sweep" for _, _, group in _rows(data, kind, Table.UNFINISHED)]
     return left + [
         f"head of {scope!r} is {head.state.name} after the sweep"
-        for (_, scope, key), raw in live_rows(data, [Table.GROUPS]).items()
+        for (_, scope, key), raw in _rows(data, kind, Table.GROUPS).items()
         if key == tables.head_address(scope).key and (head := heads.decode(raw)).state is not heads.State.APPLIED
     ]

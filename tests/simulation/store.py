@@ -6,7 +6,7 @@ twice (and then the second answer comes). A read of a group's head, at SCOPE wit
 unless it settles.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -74,10 +74,10 @@ class Cell(NamedTuple):
 class Data:
     """The rows, whoever asks for them."""
 
-    def __init__(self, world: World, faults: Faults, atomicity: Atomicity = Atomicity.ROW) -> None:
+    def __init__(self, world: World, faults: Faults, atomicity: Atomicity, *, versions: bool = True) -> None:
         self.world = world
         self.faults = faults
-        self.capabilities = replace(CAPABILITIES, atomicity=atomicity)
+        self.capabilities = replace(CAPABILITIES, atomicity=atomicity, versioned_writes=versions)
         self.cells: dict[_Place, Cell] = {}
         self.history: dict[_Place, list[dict[_Place, bytes | None]]] = {}  #: of rows written conditionally: the
         # values they had, with those of the rows beside them, newest last
@@ -288,9 +288,3 @@ class SimulatedStore:
 
     def _some(self, seconds: float) -> float:
         return self._world.random.uniform(0, seconds)
-
-
-def live_rows(data: Data, tables: Iterable[Table]) -> dict[_Place, bytes]:
-    """What is there, of some tables."""
-    wanted = set(tables)
-    return {place: cell.value for place, cell in data.cells.items() if place[0] in wanted and cell.value is not None}

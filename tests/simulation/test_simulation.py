@@ -32,6 +32,14 @@ def test_nothing_is_lost_torn_or_seen_too_early() -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize(("kind", "seeds"), [("versioned", 100), ("ordered", 40)])
+def test_so_it_is_over_layers_that_make_up_for_what_a_store_lacks(kind: str, seeds: int) -> None:
+    for seed in range(seeds):
+        report = simulate(seed, kind=kind)
+        assert report.problems == [], f"seed {seed}: {report.problems[0]}"
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
     with PLANTED[name]():
