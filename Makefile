@@ -11,7 +11,7 @@ serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." 
 
 test: $(VENV)/.test ## everything
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest --durations=10 tests/conformance tests/differential tests/isolation tests/simulation tests/faults tests/e2e
+	$(BIN)/python -m pytest --durations=10 tests/conformance tests/layers tests/differential tests/isolation tests/simulation tests/faults tests/e2e
 
 check: $(VENV)/.test ## the fast loop: format, lint, imports, types, unit tests
 	$(BIN)/ruff format --check .

@@ -21,6 +21,18 @@ SERVER = [
     "prometheus-client>=0.21,<1",
 ]
 
+#: The drivers of the databases; an extra each.
+DRIVERS = {
+    "cassandra": ["cassandra-driver>=3.30.1,<4"],
+    "hbase": ["thriftpy2>=0.7.1,<1"],
+    "mongodb": ["pymongo>=4.20,<5"],
+    "mysql": ["PyMySQL[rsa]>=1.2,<1.3"],  # adapters/mysql uses inner parts of it; rsa: MySQL's own logins without TLS
+    "zookeeper": ["kazoo>=2.11,<3"],
+}
+
+#: What `pbdeploy` needs on top: it asks every database whether it serves.
+DEPLOY = ["Jinja2>=3.1.6,<4", "psutil>=6.1,<8", *(driver for drivers in DRIVERS.values() for driver in drivers)]
+
 #: What `make check` and `make test` need on top; the tests run a small bench too.
 TEST = [
     "appengine-python-standard>=3.1,<4",
@@ -37,6 +49,7 @@ TEST = [
     "ruff>=0.9,<1",
     "types-protobuf>=6",
     "types-psutil>=6",
+    "types-PyMySQL>=1.1",
     "types-PyYAML>=6",
 ]
 
@@ -58,8 +71,12 @@ setup(
     long_description_content_type="text/markdown",
     python_requires=">=3.11",
     packages=find_packages(include=["pbserver*", "adapters*", "controller*", "deploy*", "protos*"]),
-    package_data={"pbserver": ["py.typed"], "protos": ["*.proto", "*.pyi"]},
+    package_data={
+        "pbserver": ["py.typed"],
+        "protos": ["*.proto", "*.pyi"],
+        "controller": ["engines/locks/*", "engines/ferretdb/*", "databases/templates/*"],
+    },
     install_requires=SERVER,
-    extras_require={"test": TEST + BENCH, "bench": BENCH, "protos": PROTOS},
-    entry_points={"console_scripts": ["pbserver=pbserver.__main__:main"]},
+    extras_require={"test": TEST + BENCH + DEPLOY, "bench": BENCH, "protos": PROTOS, "deploy": DEPLOY, **DRIVERS},
+    entry_points={"console_scripts": ["pbserver=pbserver.__main__:main", "pbdeploy=deploy.__main__:main"]},
 )

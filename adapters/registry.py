@@ -26,6 +26,7 @@ class Registration:
 STORES = {
     "memory": Registration("adapters.memory"),
     "lmdb": Registration("adapters.lmdb.store", driver="lmdb", package="lmdb"),
+    "mysql": Registration("adapters.mysql.store", driver="pymysql", package="'pbserver[mysql]'"),
     "weak": Registration("adapters.weak"),
 }
 

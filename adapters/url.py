@@ -1,5 +1,6 @@
 """Store URLs, `NAME:PLACE?option=value&...`, and reading their options strictly."""
 
+import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
@@ -42,24 +43,36 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """A URL taken apart; `place` is whatever the named store makes of it: a path, hosts, nothing."""
+    """A URL taken apart; `place` is whatever the named store makes of it: a path, hosts, nothing.
+
+    `options` are the store's own. `zookeeper` is an option of every URL, and of no store: where build.py finds the
+    ZooKeeper that supplies compare-and-set.
+    """
 
     name: str
     place: str
     options: Options
+    zookeeper: str | None = None
+
+
+def shown(url: str) -> str:
+    """The URL, or a part of it, as it may stand in messages and logs: without passwords."""
+    return re.sub(r"((?:^|[?&])password=)[^&]*", r"\1***", url)
 
 
 def parse_url(url: str) -> StoreUrl:
     """Raises Unsupported for text that is no store URL, a repeated option or one without a value."""
     name, colon, rest = url.partition(":")
     if not colon or not name:
-        raise Unsupported(f"store {url!r} is not NAME:PLACE?option=value, such as memory: or lmdb:/var/lib/pbserver")
+        example = "memory: or lmdb:/var/lib/pbserver"
+        raise Unsupported(f"store {shown(url)!r} is not NAME:PLACE?option=value, such as {example}")
     place, _, query = rest.partition("?")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError as error:
-        raise Unsupported(f"{name}: options {query!r} are not option=value joined by &") from error
+        raise Unsupported(f"{name}: options {shown(query)!r} are not option=value joined by &") from error
     options = dict(pairs)
     if len(options) != len(pairs):
-        raise Unsupported(f"{name}: an option is given twice in {query!r}")
-    return StoreUrl(name, place, Options(name, options))
+        raise Unsupported(f"{name}: an option is given twice in {shown(query)!r}")
+    zookeeper = options.pop("zookeeper", None)
+    return StoreUrl(name, place, Options(name, options), zookeeper)

@@ -14,6 +14,7 @@ from rich.table import Table
 from adapters.build import is_shared, open_store
 from adapters.contract import OrderedStore
 from adapters.errors import StoreError
+from adapters.url import shown
 from pbserver import index_yaml
 from pbserver.datastore import keys
 from pbserver.datastore.building import Builder, Unfinished
@@ -42,7 +43,7 @@ def opened(app_id: str, url: str | None, config: Path | None) -> Iterator["Index
 
 def _open(url: str) -> OrderedStore:
     if not is_shared(url):
-        raise ValueError(f"{url} lives inside the server's process; create its indexes by CreateIndex")
+        raise ValueError(f"{shown(url)} lives inside the server's process; create its indexes by CreateIndex")
     return open_store(url)
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import structlog
 
+from adapters.url import shown
 from pbserver import __version__
 from pbserver.metrics import Metrics, WorkerMetrics
 from pbserver.settings import Settings, host_and_port
@@ -240,7 +241,7 @@ def serve(settings: Settings) -> int:
         counts = f"{workers} worker{'s' if workers > 1 else ''} x {settings.threads} threads"
         more = f"; admin http://{_address(admin[0])}" if admin else ""
         place = f"{scheme}://{_address(listeners[0])}"
-        sys.stdout.write(f"pbserver {__version__} serves {place} (store {settings.store}, {counts}){more}\n")
+        sys.stdout.write(f"pbserver {__version__} serves {place} (store {shown(settings.store)}, {counts}){more}\n")
         host, port = host_and_port(_address(listeners[0]))
         sys.stdout.write(f"point an app at it: API_HOST={host} API_PORT={port}\n")
         sys.stdout.flush()
@@ -293,7 +294,7 @@ def _worker_count(settings: Settings) -> int:
         if settings.workers == 1 or is_shared(settings.store):
             return settings.workers
     except StoreError as error:
-        raise StartFailed(f"cannot open the store {settings.store}: {error}") from error
+        raise StartFailed(f"cannot open the store {shown(settings.store)}: {error}") from error
     if "workers" in settings.model_fields_set:
         name = settings.store.partition(":")[0]
         raise StartFailed(f"{name}: lives in one process; use --workers 1")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from adapters.url import shown
 from pbserver.frontends.http import HttpServer
 from pbserver.frontends.tls import server_context
 from pbserver.metrics import WorkerMetrics
@@ -52,7 +53,7 @@ def run_worker(settings: Settings, listener: socket.socket, metrics: WorkerMetri
         try:
             application = dispatch.build_application(settings, store, metrics, worker_index=index)
         except StoreError as error:
-            raise StartFailed(f"the store {settings.store} cannot be used: {error}") from error
+            raise StartFailed(f"the store {shown(settings.store)} cannot be used: {error}") from error
         server = HttpServer([listener], application, threads=settings.threads, settings=settings.http, tls=tls)
         stop = threading.Event()
         signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())
@@ -93,7 +94,7 @@ def _open(settings: Settings) -> "OrderedStore":
     try:
         return open_store(settings.store)
     except (StoreError, OSError, ValueError) as error:
-        raise StartFailed(f"cannot open the store {settings.store}: {error}") from error
+        raise StartFailed(f"cannot open the store {shown(settings.store)}: {error}") from error
 
 
 def _settle_memory() -> None:

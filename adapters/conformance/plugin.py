@@ -50,10 +50,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     url: str = config.getoption("--store")
-    name = parse_url(url).name
+    parsed = parse_url(url)
+    name, zookeeper = parsed.name, parsed.zookeeper is not None
     entries = {name: Entry(lambda _: emptied(bare(url)))}
     claims = registry.capabilities(name)
-    if layers_for(claims) != ["checked"] and not missing_capabilities(claims):
+    missing = missing_capabilities(claims, zookeeper=zookeeper)
+    if layers_for(claims, zookeeper=zookeeper) != ["checked"] and not missing:
         entries[f"{name}-with-layers"] = Entry(lambda _: emptied(open_store(url)))
     config.stash[MATRIX] = Matrix(entries)
 

@@ -8,6 +8,7 @@ from adapters.contract import ABSENT, ANY, Atomicity, Check, KeyRange, Operation
 from adapters.errors import Applied, Conflict
 
 OTHER = b"other\x00"
+_ROUNDS = 30
 
 
 def test_a_failed_expectation_applies_nothing_and_says_where(scope_store: OrderedStore, deadline: float) -> None:
@@ -75,6 +76,30 @@ def test_threads_that_insert_two_rows_of_one_scope_get_both_or_none(
     first, second = scope_store.read([at(b"a"), at(b"b")], deadline=deadline)
     assert first == second
     assert first is not None
+
+
+def test_rows_of_one_scope_are_read_in_one_state(scope_store: OrderedStore, deadline: float, at_once: AtOnce) -> None:
+    """A head and entities as long as entities may be, changed together: no reader sees some of a change."""
+    keys = [b"", b"entity", b"x" * 200, b"\xff"]
+
+    def values(round_number: int) -> list[bytes]:
+        return [b"%d" % round_number, *[b"%d " % round_number * 3000] * (len(keys) - 1)]
+
+    def write() -> None:
+        for number in range(_ROUNDS):
+            old, new = values(number - 1), values(number)
+            head = Write(at(keys[0]), new[0], old[0] if number else ABSENT)
+            rows = [Write(at(key), value) for key, value in zip(keys[1:], new[1:], strict=True)]
+            scope_store.write([head, *rows], deadline=deadline)
+
+    def read() -> None:
+        addresses = [at(key) for key in reversed(keys)]
+        while (found := scope_store.read(addresses, deadline=deadline))[-1] != b"%d" % (_ROUNDS - 1):
+            head = found[-1]
+            expected = values(int(head)) if head is not None else [None] * len(keys)
+            assert found == expected[::-1]
+
+    assert at_once(3, lambda number: read() if number else write()) == [None] * 3
 
 
 def test_operations_in_two_scopes_fail_together(batch_store: OrderedStore, deadline: float) -> None:

@@ -33,8 +33,10 @@ from adapters.contract import (
     addresses,
     is_conditional,
     row_writes,
+    swept,
 )
 from adapters.errors import Corrupt, TooLarge, Unsupported
+from adapters.layers.recorded import Record
 
 _FIRST = itemgetter(0)
 _EXPECT = attrgetter("expect")
@@ -214,6 +216,11 @@ class CheckedPoints(_Checked):
         if len({table in _VOLATILE for table, _ in (*taken, *scopes)}) > 1:
             raise ValueError("volatile and other tables in one batch")
 
+    def sweep(self, table: Table, scope: bytes, *, deadline: float) -> int:
+        if type(table) is not Table or type(scope) is not bytes:
+            raise TypeError(f"not a table and a scope: {table!r}, {scope!r:.100}")
+        return swept(self.inner, table, scope, deadline=deadline)
+
     def drop_tables(self) -> None:
         self.inner.drop_tables()
 
@@ -270,9 +277,21 @@ class CheckedStore(CheckedReader, CheckedPoints):
 
     inner: OrderedStore
 
-    def __init__(self, store: OrderedStore) -> None:
+    def __init__(self, store: OrderedStore, record: Record | None = None) -> None:
         CheckedReader.__init__(self, store, store.capabilities)
         CheckedPoints.__init__(self, store)
+        self._record = record
+
+    def ensure_tables(self) -> None:
+        """Also raises Corrupt when the rows there were written through other layers."""
+        self.inner.ensure_tables()
+        if self._record is not None:
+            self._record.check()
+
+    def drop_tables(self) -> None:
+        self.inner.drop_tables()
+        if self._record is not None:
+            self._record.check()
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         if not self._limits.snapshot:

@@ -24,9 +24,6 @@ class Sizes:
         self.scope = max(max_key_bytes // 3, len(ROOT))
         self.chunk = max_key_bytes - self.scope - 1
 
-    def recorded(self) -> bytes:
-        return b"%d,%d" % (self.scope, self.chunk)
-
     def fit(self, address: Address) -> bool:
         return len(address.key) < self.chunk and len(address.scope) <= self.scope
 

@@ -12,12 +12,12 @@ this layer's own.
 
 Markers and substitutes are made by insert-if-absent within the batch that needs them first, and never deleted. A
 writer that lost the race for one begins again with the winner's. Needs BATCH atomicity and snapshots below. The sizes
-depend on the store's limit and are recorded with the data, since other sizes would not find what is there.
+depend on the store's limit; other sizes would not find what is there.
 """
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
@@ -33,16 +33,17 @@ from adapters.contract import (
     Reader,
     Row,
     Rows,
+    Sweepable,
     Table,
     Write,
     addresses,
     row_writes,
 )
 from adapters.errors import Conflict, Unavailable, Unsupported
-from adapters.layers.chunks import ID_BYTES, ROOT, Level, Sizes, below, checked_id, marker_of
+from adapters.layers.chunks import ID_BYTES, NODE, ROOT, Level, Sizes, below, checked_id, marker_of
 
 SUBSTITUTE = b"\xfe"
-SIZES = Address(Table.LONGKEYS, b"layout", b"", b"sizes")
+SWEPT_AT_ONCE = 500
 
 
 class _LongReader:
@@ -209,24 +210,14 @@ class LongKeysStore:
         self.inner = store
         self._sizes = Sizes(limits.max_key_bytes)
         self._capabilities = replace(limits, max_key_bytes=None)
+        self.layout = f"longkeys scope_bytes={self._sizes.scope} chunk_bytes={self._sizes.chunk}"
 
     @property
     def capabilities(self) -> Capabilities:
         return self._capabilities
 
     def ensure_tables(self) -> None:
-        """Also raises Unsupported when the rows were written with other sizes, under another key limit."""
         self.inner.ensure_tables()
-        deadline = time.monotonic() + 60
-        wanted = self._sizes.recorded()
-        try:
-            self.inner.write([Write(SIZES, wanted, ABSENT)], deadline=deadline)
-        except Conflict as conflict:
-            if conflict.current != wanted:
-                raise Unsupported(
-                    f"the rows there were written for scope and chunk sizes {conflict.current!r}, this store's key "
-                    f"limit gives {wanted!r}: dump and load them"
-                ) from conflict
 
     def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
         if self._sizes.all_fit(addresses):
@@ -262,6 +253,28 @@ class LongKeysStore:
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         return _Snapshot(self.inner.snapshot(), self._sizes)
+
+    def sweep(self, table: Table, scope: bytes, *, deadline: float) -> int:
+        """Markers and substitutes stay; passes on the scope and every node below it."""
+        (place,) = _LongReader(self.inner, self._sizes).substituted([Address(table, scope, b"", b"")], deadline)
+        if place is None or not isinstance(self.inner, Sweepable):
+            return 0
+        removed, scopes = 0, [place.scope]
+        while scopes:
+            each = scopes.pop()
+            scopes += self._nodes(table, each, deadline)
+            removed += self.inner.sweep(table, each, deadline=deadline)
+        return removed
+
+    def _nodes(self, table: Table, scope: bytes, deadline: float) -> Iterator[bytes]:
+        """The scopes of the nodes that begin in one, by its markers."""
+        keys = KeyRange()
+        while True:
+            rows = self.inner.scan(table, scope, keys, limit=SWEPT_AT_ONCE, deadline=deadline)
+            yield from (NODE + checked_id(value) for key, value in rows if len(key) == self._sizes.chunk)
+            if len(rows) < SWEPT_AT_ONCE:
+                return
+            keys = KeyRange(rows[-1][0] + b"\x00")
 
     def drop_tables(self) -> None:
         self.inner.drop_tables()

@@ -1,7 +1,8 @@
 """LongValuesStore: values of any length over a store that limits them.
 
-A value that does not fit is cut into pieces, rows under a fresh random id in scopes of this layer's own (0xfd + one
-byte of the id, same table, so volatile pieces keep to volatile tables). The row itself holds a *pointer*. Values that
+A value that does not fit is cut into pieces, rows under a fresh random id in a scope of this layer's own, one for each
+scope of their owners (0xfd + digest, same table, so volatile pieces keep to volatile tables). The row itself holds a
+*pointer*. Values that
 begin with 0xff are escaped; every other short value stands as it is.
 
 The pieces are written before the pointer and deleted after the row that pointed to them has changed, so at any
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import islice
 from types import TracebackType
 
 from adapters.contract import (
@@ -38,26 +40,27 @@ from adapters.contract import (
     Write,
     addresses,
     is_conditional,
+    swept,
 )
-from adapters.errors import Applied, Conflict, Corrupt, StoreError, TooLarge, Unavailable, Unsupported
+from adapters.errors import Applied, Conflict, Corrupt, StoreError, Unavailable, Unsupported
 from adapters.layers.pieces import (
+    ID_BYTES,
     MARK,
     SHORTEST_LIMIT,
     Missing,
     Pointer,
+    born_before,
     contents,
     cut,
     inline,
-    joined,
+    pieces_scope,
     pointer_in,
-    shards,
-    unfinished_ids,
 )
 from adapters.layers.sifting import sifted_scan
 
 PIECES_PER_CALL = 8
 FRAME_BYTES = 64  # of a batch of one piece: its key
-SWEEP_AFTER_SECONDS = 3600.0
+SWEPT_AT_ONCE = 64
 
 
 class _LongReader:
@@ -92,26 +95,26 @@ class _LongReader:
         return sifted_scan(fetch, sift, keys, limit=limit, reverse=reverse)
 
     def whole(self, addresses: Sequence[Address], found: Sequence[bytes | None], deadline: float) -> list[bytes | None]:
-        """The values behind what was found; rows whose pieces are gone are read again."""
+        """The values behind what was found. Where pieces are gone, all rows are read again, so that they are of one
+        state if the store reads them so.
+        """
+        if not _marked(found):
+            return [*found]
         values = list(found)
-        open_rows = [index for index, stored in enumerate(found) if stored is not None and stored[:1] == MARK]
-        while open_rows:
-            gone = self._fill(values, open_rows, addresses, deadline)
-            again = self._reader.read([addresses[index] for index in gone], deadline=deadline, settle=True)
-            for index, stored in zip(gone, again, strict=True):
-                if stored == values[index]:
+        while gone := self._fill(values, addresses, deadline):
+            again = self._reader.read(addresses, deadline=deadline, settle=True)
+            for index in gone:
+                if again[index] == found[index]:
                     raise Corrupt(f"pieces of the long value at {addresses[index]!r:.200} are missing")
-                values[index] = stored
-            open_rows = gone
+            found, values = again, list(again)
         return values
 
-    def _fill(
-        self, values: list[bytes | None], rows: list[int], addresses: Sequence[Address], deadline: float
-    ) -> list[int]:
+    def _fill(self, values: list[bytes | None], addresses: Sequence[Address], deadline: float) -> list[int]:
         """Puts values in the place of what is stored; the rows whose pieces are gone."""
+        marked = [index for index, stored in enumerate(values) if stored is not None and stored[:1] == MARK]
         gone = []
-        for table in {addresses[index].table for index in rows}:
-            mine = [index for index in rows if addresses[index].table is table]
+        for table in {addresses[index].table for index in marked}:
+            mine = [index for index in marked if addresses[index].table is table]
             stored = [values[index] for index in mine]
             for index, value in zip(mine, contents(table, stored, self._pieces(deadline)), strict=True):
                 if isinstance(value, Missing):
@@ -178,9 +181,9 @@ class _Translation:
 
 
 class LongValuesStore:
-    """A store without a value limit."""
+    """A store without a value limit. `sweep_after_seconds`: see sweep."""
 
-    def __init__(self, store: OrderedStore) -> None:
+    def __init__(self, store: OrderedStore, sweep_after_seconds: float = 3600.0) -> None:
         limits = store.capabilities
         if limits.max_value_bytes is None or limits.max_value_bytes < SHORTEST_LIMIT:
             raise Unsupported(f"longvalues stands only over a store with max_value_bytes of {SHORTEST_LIMIT} or more")
@@ -190,6 +193,8 @@ class LongValuesStore:
         self._piece_bytes = min(self._most, (limits.max_batch_bytes or self._most + FRAME_BYTES) - FRAME_BYTES)
         self._at_once = 1 if limits.max_batch_bytes else min(PIECES_PER_CALL, limits.max_batch or PIECES_PER_CALL)
         self._snapshots = limits.snapshot
+        self._sweep_after_seconds = sweep_after_seconds
+        self.layout = f"longvalues max_value_bytes={self._most} piece_bytes={self._piece_bytes}"
         self._capabilities = replace(limits, max_value_bytes=None)
         self.ensure_tables, self.drop_tables = store.ensure_tables, store.drop_tables
         self.check, self.close = store.check, store.close
@@ -241,31 +246,25 @@ class LongValuesStore:
             raise
         self._clean(operations, translation, known, deadline)
 
-    def sweep(self, table: Table, *, older_than_seconds: float = SWEEP_AFTER_SECONDS, deadline: float) -> int:
-        """Deletes the table's pieces that nothing points to; how many long values that were.
+    def sweep(self, table: Table, scope: bytes, *, deadline: float) -> int:
+        """Also deletes the pieces of the scope's long values that nothing points to.
 
-        Younger ones are left alone: their writer may not have come to the pointer yet. A writer that pauses longer
-        than `older_than_seconds` between the two, on whatever clock, would lose its value: keep it far above any
-        deadline.
+        Young ones are left alone: their writer may not have come to the pointer yet. A writer that pauses longer than
+        `sweep_after_seconds` between the two, on whatever clock, would lose its value: keep it far above any deadline.
         """
-        before = int((time.time() - older_than_seconds) * 1000)
-        swept = 0
-        for scope in shards():
-            for found in unfinished_ids(self.inner, table, scope, before, deadline):
-                if not self._reachable(table, found, deadline):
-                    self._forget([(table, found)], deadline)
-                    swept += 1
-        return swept
-
-    def _reachable(self, table: Table, found: Pointer, deadline: float) -> bool:
-        pieces = self.inner.read(found.pieces(table), deadline=deadline, settle=True)
-        try:
-            owner, _ = joined(table, [piece or b"" for piece in pieces])
-            (stored,) = self.inner.read([owner], deadline=deadline, settle=True)
-        except (Corrupt, TooLarge):  # its first piece was never written
-            return False
-        pointer = pointer_in(stored)
-        return pointer is not None and pointer.id == found.id
+        before = int((time.time() - self._sweep_after_seconds) * 1000)
+        removed = 0
+        old = born_before(self.inner, table, pieces_scope(scope), before, deadline)
+        while some := [*islice(old, SWEPT_AT_ONCE)]:
+            owners = [owner for _, owner in some if owner is not None]
+            found = self.inner.read(owners, deadline=deadline, settle=True)
+            used = {pointer.id for stored in found if (pointer := pointer_in(stored))}
+            useless = [(table, pointer) for pointer, _ in some if pointer.id not in used]
+            self._forget(useless, deadline)
+            removed += sum(pointer.count for _, pointer in useless)
+        for each in (scope, pieces_scope(scope)):
+            removed += swept(self.inner, table, each, deadline=deadline)
+        return removed
 
     def _known(self, operations: Sequence[Operation], deadline: float) -> list[bytes | None]:
         """What is stored where it matters: under unconditional writes, and where a long value is expected."""
@@ -328,7 +327,7 @@ class LongValuesStore:
             pieces = contents(operation.address.table, [stored], self._reader._pieces(deadline))
             if pieces == [operation.expect]:
                 return stored
-        return Pointer(bytes(16), 0).stored()
+        return Pointer(bytes(ID_BYTES), 0).stored()
 
     def _clean(
         self, operations: Sequence[Operation], new: _Translation, known: Sequence[bytes | None], deadline: float

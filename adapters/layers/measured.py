@@ -23,6 +23,7 @@ from adapters.contract import (
     Table,
     Write,
     row_writes,
+    swept,
 )
 from adapters.errors import StoreError
 
@@ -116,6 +117,9 @@ class MeasuredPoints:
         return self._clock.run(
             "write", lambda: self.inner.write(operations, rows=rows, deadline=deadline), lambda _: size
         )
+
+    def sweep(self, table: Table, scope: bytes, *, deadline: float) -> int:
+        return swept(self.inner, table, scope, deadline=deadline)
 
 
 class MeasuredStore(_MeasuredReader, MeasuredPoints):

@@ -1,13 +1,15 @@
-"""The pages of an ordered layer's trees: their format, searching and cutting them. What is done with them stands in
-ordered.py.
+"""The pages of an ordered layer's trees: their format, searching, cutting and joining them. What is done with them
+stands in ordered.py.
 
 A page, all numbers big-endian, `text` being a length of 4 bytes and so many bytes:
 
-    01  format
+    02  format
     level (1)      0: a leaf, whose entries are rows; above: keys and ids of the pages that begin there
+    leaving (1)    01: it never changes again, and its left neighbour takes it in; else 00
     change (8)     one more with every change: no page ever has the bytes of an earlier state again
     low (text)     the first key the page may hold, for ever the same
     00 | 01 high (text) right (text)   the first key it may not hold, and the page that begins there; 00: no end
+    loose (text)   of each page that nothing may lead to: id (16) and since when (milliseconds, 8), for the sweep
     entries: key (text) value (text), ascending, to the end of the page
 """
 
@@ -18,8 +20,10 @@ from dataclasses import dataclass, replace
 from adapters.contract import KeyRange, Row
 from adapters.errors import Corrupt
 
-FORMAT = 1
+FORMAT = 2
 ROOT = b"\x00"
+ID_BYTES = 16
+LOOSE_BYTES = ID_BYTES + 8
 _LENGTH_BYTES = 4
 
 
@@ -34,6 +38,13 @@ class Page:
     right: bytes  #: id of the page that begins at `high`; empty where there is none
     keys: tuple[bytes, ...]
     values: tuple[bytes, ...]
+    leaving: bool = False
+    loose: tuple[tuple[bytes, int], ...] = ()  #: ids, and milliseconds since when
+
+    @property
+    def size(self) -> int:
+        """Of the entries, as they are stored."""
+        return sum(map(len, self.keys)) + sum(map(len, self.values)) + 2 * _LENGTH_BYTES * len(self.keys)
 
     def goes_right(self, key: bytes) -> bool:
         """Whether the key belongs to a page further right: this one was split."""
@@ -43,12 +54,16 @@ class Page:
         """The same for the greatest key below `bound` (None: the greatest of all)."""
         return self.high is not None and (bound is None or bound > self.high)
 
-    def child(self, key: bytes) -> bytes:
-        return self.values[max(bisect_right(self.keys, key) - 1, 0)]
+    def child(self, key: bytes) -> tuple[bytes, bytes]:
+        """The entry of the page in which the key should be: its low and its id."""
+        return self._entry(bisect_right(self.keys, key) - 1)
 
-    def child_below(self, bound: bytes | None) -> bytes:
-        index = len(self.keys) if bound is None else bisect_left(self.keys, bound)
-        return self.values[max(index - 1, 0)]
+    def child_below(self, bound: bytes | None) -> tuple[bytes, bytes]:
+        """The same for the greatest key below `bound` (None: the greatest of all)."""
+        return self._entry((len(self.keys) if bound is None else bisect_left(self.keys, bound)) - 1)
+
+    def _entry(self, index: int) -> tuple[bytes, bytes]:
+        return self.keys[max(index, 0)], self.values[max(index, 0)]
 
     def get(self, key: bytes) -> bytes | None:
         index = bisect_left(self.keys, key)
@@ -70,6 +85,22 @@ class Page:
         keys = tuple(sorted(entries))
         return replace(self, change=self.change + 1, keys=keys, values=tuple(entries[key] for key in keys))
 
+    def listing(self, loose: tuple[tuple[bytes, int], ...]) -> "Page":
+        """With other loose pages and the next change number."""
+        return replace(self, change=self.change + 1, loose=loose)
+
+    def taking_in(self, right: "Page", loose: tuple[tuple[bytes, int], ...]) -> "Page":
+        """With the range and the entries of its right neighbour, and the next change number."""
+        return replace(
+            self,
+            change=self.change + 1,
+            high=right.high,
+            right=right.right,
+            keys=self.keys + right.keys,
+            values=self.values + right.values,
+            loose=loose,
+        )
+
 
 #: What a tree is before its first write.
 EMPTY = Page(level=0, change=0, low=b"", high=None, right=b"", keys=(), values=())
@@ -78,30 +109,38 @@ EMPTY = Page(level=0, change=0, low=b"", high=None, right=b"", keys=(), values=(
 def encoded(page: Page) -> bytes:
     end = b"\x00" if page.high is None else b"\x01" + _text(page.high) + _text(page.right)
     entries = [_text(part) for entry in zip(page.keys, page.values, strict=True) for part in entry]
-    head = bytes([FORMAT, page.level]) + page.change.to_bytes(8, "big") + _text(page.low)
-    return b"".join([head, end, *entries])
+    head = bytes([FORMAT, page.level, page.leaving]) + page.change.to_bytes(8, "big") + _text(page.low)
+    loose = b"".join(page_id + since.to_bytes(8, "big") for page_id, since in page.loose)
+    return b"".join([head, end, _text(loose), *entries])
 
 
 def decoded(stored: bytes) -> Page:
     """Raises Corrupt for what is no page."""
-    if len(stored) < 15 or stored[0] != FORMAT:
+    if len(stored) < 20 or stored[0] != FORMAT:
         raise Corrupt(f"no page of an ordered tree: {stored!r:.60}; it was not written through `ordered`")
-    (low, *_), at = _texts(stored, 10, 1)
+    (low, *_), at = _texts(stored, 11, 1)
     high, right = None, b""
     if stored[at] == 1:
         (high, right), at = _texts(stored, at + 1, 2)
     else:
         at += 1
+    (loose, *_), at = _texts(stored, at, 1)
     entries, _ = _texts(stored, at, None)
     return Page(
         level=stored[1],
-        change=int.from_bytes(stored[2:10], "big"),
+        change=int.from_bytes(stored[3:11], "big"),
         low=low,
         high=high,
         right=right,
         keys=tuple(entries[::2]),
         values=tuple(entries[1::2]),
+        leaving=stored[2] == 1,
+        loose=tuple(_loose(loose[start : start + LOOSE_BYTES]) for start in range(0, len(loose), LOOSE_BYTES)),
     )
+
+
+def _loose(stored: bytes) -> tuple[bytes, int]:
+    return stored[:ID_BYTES], int.from_bytes(stored[ID_BYTES:], "big")
 
 
 def _text(part: bytes) -> bytes:
@@ -135,6 +174,7 @@ def split(page: Page, page_bytes: int, fresh_id: Callable[[], bytes]) -> tuple[P
             right=right,
             keys=page.keys[group.start : group.stop],
             values=page.values[group.start : group.stop],
+            loose=() if group.start else page.loose,
         )
         for group, low, high, right in zip(groups, starts, highs, rights, strict=True)
     ]
@@ -156,7 +196,7 @@ def _groups(page: Page, page_bytes: int) -> Iterator[range]:
     start, size = 0, 0
     for index, each in enumerate(sizes):
         enough = index - start >= fewest and len(sizes) - index >= fewest
-        if enough and size + each / 2 > most:
+        if enough and (size + each / 2 > most or size + each > page_bytes):
             yield range(start, index)
             start, size = index, 0
         size += each

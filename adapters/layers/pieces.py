@@ -1,9 +1,11 @@
 """How long values are cut and found again. What is done with it stands in longvalues.py."""
 
+import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 
 from adapters.contract import Address, KeyRange, Reader, Table, Write
 from adapters.errors import Corrupt
@@ -12,8 +14,12 @@ MARK = b"\xff"
 ESCAPE = b"\xff\x00"
 POINTER = b"\xff\x01"
 SCOPE = b"\xfd"
-ID_BYTES = 16
+SHARD_BYTES = 8
+TIME_BYTES = 6
+ID_BYTES = SHARD_BYTES + TIME_BYTES + 10
+SCANNED_AT_ONCE = 16  # pieces are large
 _COUNT_BYTES = 4
+_LENGTHS_BYTES = 12
 _POINTER_BYTES = len(POINTER) + ID_BYTES + _COUNT_BYTES
 SHORTEST_LIMIT = 32
 
@@ -34,26 +40,32 @@ class Pointer:
         return [piece_address(table, self.id, number) for number in range(self.count)]
 
 
-def fresh_id() -> bytes:
-    """Random, with the milliseconds of its birth in it: one byte, six of time, nine."""
-    return os.urandom(1) + int(time.time() * 1000).to_bytes(6, "big") + os.urandom(9)
+def shard(scope: bytes) -> bytes:
+    """Names the owners' scope in its pieces' ids. Two scopes of one shard do no harm: the pieces name their owner."""
+    return hashlib.sha256(scope).digest()[:SHARD_BYTES]
+
+
+def fresh_id(scope: bytes) -> bytes:
+    """The shard of the owner's scope, the milliseconds of its birth, ten random bytes."""
+    return shard(scope) + int(time.time() * 1000).to_bytes(TIME_BYTES, "big") + os.urandom(10)
 
 
 def born_milliseconds(piece_id: bytes) -> int:
-    return int.from_bytes(piece_id[1:7], "big")
+    return int.from_bytes(piece_id[SHARD_BYTES : SHARD_BYTES + TIME_BYTES], "big")
 
 
 def piece_address(table: Table, piece_id: bytes, number: int) -> Address:
-    return Address(table, SCOPE + piece_id[:1], piece_id, piece_id[1:] + number.to_bytes(_COUNT_BYTES, "big"))
+    key = piece_id[SHARD_BYTES:] + number.to_bytes(_COUNT_BYTES, "big")
+    return Address(table, SCOPE + piece_id[:SHARD_BYTES], piece_id, key)
 
 
-def shards() -> Iterable[bytes]:
-    """The scopes in which a table's pieces stand."""
-    return (SCOPE + bytes([byte]) for byte in range(256))
+def pieces_scope(scope: bytes) -> bytes:
+    """Where the pieces of long values of a scope stand."""
+    return SCOPE + shard(scope)
 
 
 def id_of_piece(scope: bytes, key: bytes) -> bytes:
-    if len(key) != ID_BYTES - 1 + _COUNT_BYTES:
+    if len(key) != ID_BYTES - SHARD_BYTES + _COUNT_BYTES:
         raise Corrupt(f"no piece of a long value: {key!r:.60} in scope {scope!r:.10}, which belongs to longvalues")
     return scope[len(SCOPE) :] + key[:-_COUNT_BYTES]
 
@@ -79,21 +91,24 @@ def cut(value: bytes, owner: Address, size: int) -> tuple[Pointer, list[Write]]:
     lengths = b"".join(len(part).to_bytes(4, "big") for part in (scope, place, key))
     whole = lengths + scope + place + key + value
     starts = range(0, len(whole), size)
-    pointer = Pointer(fresh_id(), len(starts))
+    pointer = Pointer(fresh_id(scope), len(starts))
     addresses = pointer.pieces(owner.table)
     return pointer, [
         Write(address, whole[start : start + size]) for address, start in zip(addresses, starts, strict=True)
     ]
 
 
-def joined(table: Table, pieces: Sequence[bytes]) -> tuple[Address, bytes]:
-    """The owner's address and the value; an unfinished value gives nonsense or Corrupt."""
-    whole = b"".join(pieces)
-    if len(whole) < 12:
-        raise Corrupt(f"the pieces of a long value have {len(whole)} bytes together")
-    scope, place, key = (int.from_bytes(whole[start : start + 4], "big") for start in (0, 4, 8))
-    ends = (12 + scope, 12 + scope + place, 12 + scope + place + key)
-    return Address(table, whole[12 : ends[0]], whole[ends[0] : ends[1]], whole[ends[1] : ends[2]]), whole[ends[2] :]
+def owner_in(table: Table, whole: bytes) -> tuple[Address | None, int]:
+    """The owner that stands before a value, and where the value begins. `whole`: its pieces, the first ones at least;
+    None where they end before the owner does.
+    """
+    ends = [_LENGTHS_BYTES]
+    for start in range(0, _LENGTHS_BYTES, 4):
+        ends.append(ends[-1] + int.from_bytes(whole[start : start + 4], "big"))
+    if len(whole) < ends[-1]:
+        return None, ends[-1]
+    scope, place, key = (whole[start:end] for start, end in pairwise(ends))
+    return Address(table, scope, place, key), ends[-1]
 
 
 class Missing(Exception):
@@ -119,19 +134,40 @@ def contents(table: Table, found: Sequence[bytes | None], read: Read) -> list[by
 
 def _value(table: Table, pieces: list[bytes | None]) -> bytes | Missing:
     there = [piece for piece in pieces if piece is not None]
-    return joined(table, there)[1] if len(there) == len(pieces) else Missing()
+    if len(there) < len(pieces):
+        return Missing()
+    whole = b"".join(there)
+    owner, start = owner_in(table, whole)
+    if owner is None:
+        raise Corrupt(f"the pieces of a long value have {len(whole)} bytes together, its owner alone has {start}")
+    return whole[start:]
 
 
-def unfinished_ids(reader: Reader, table: Table, scope: bytes, before: int, deadline: float) -> list[Pointer]:
-    """The long values of one shard born before an instant (milliseconds), each with as many pieces as are there."""
-    counts: dict[bytes, int] = {}
+def born_before(
+    reader: Reader, table: Table, scope: bytes, before: int, deadline: float
+) -> Iterator[tuple[Pointer, Address | None]]:
+    """The long values of one scope of pieces born before an instant (milliseconds), with as many pieces as are there.
+
+    With its owner; None where pieces are missing that name it. Holds a few pieces at a time.
+    """
+    for piece_id, pieces in groupby(_pieces_in(reader, table, scope, deadline), lambda piece: piece[0]):
+        head, owner, last = b"", None, -1
+        for _, number, content in pieces:
+            if owner is None and number == last + 1:
+                head += content
+                owner, _ = owner_in(table, head)
+            last = number
+        if born_milliseconds(piece_id) < before:
+            yield Pointer(piece_id, last + 1), owner
+
+
+def _pieces_in(reader: Reader, table: Table, scope: bytes, deadline: float) -> Iterator[tuple[bytes, int, bytes]]:
+    """Id, number and content of every piece."""
     keys = KeyRange()
     while True:
-        rows = reader.scan(table, scope, keys, limit=64, deadline=deadline)
-        for key, _ in rows:
-            piece_id = id_of_piece(scope, key)
-            if born_milliseconds(piece_id) < before:
-                counts[piece_id] = max(counts.get(piece_id, 0), int.from_bytes(key[-_COUNT_BYTES:], "big") + 1)
-        if len(rows) < 64:
-            return [Pointer(piece_id, count) for piece_id, count in counts.items()]
+        rows = reader.scan(table, scope, keys, limit=SCANNED_AT_ONCE, deadline=deadline)
+        for key, content in rows:
+            yield id_of_piece(scope, key), int.from_bytes(key[-_COUNT_BYTES:], "big"), content
+        if len(rows) < SCANNED_AT_ONCE:
+            return
         keys = KeyRange(rows[-1][0] + b"\x00")

@@ -28,6 +28,7 @@ from adapters.contract import (
     Rows,
     Table,
     is_conditional,
+    swept,
 )
 from adapters.errors import Applied, StoreError, Unavailable
 
@@ -102,6 +103,9 @@ class RetriedPoints:
     def close(self) -> None:
         self._retries.closed = True
         self.inner.close()
+
+    def sweep(self, table: Table, scope: bytes, *, deadline: float) -> int:
+        return swept(self.inner, table, scope, deadline=deadline)
 
 
 class RetriedStore(RetriedPoints):

@@ -39,6 +39,7 @@ from adapters.contract import (
     Write,
     is_conditional,
     row_writes,
+    swept,
 )
 from adapters.errors import Applied, Conflict, Corrupt, StoreError, Unavailable, Unsupported
 from adapters.layers.sifting import sifted_scan
@@ -137,6 +138,7 @@ class VersionedStore(_VersionedReader):
             version_horizon_seconds=horizon_seconds,
             max_value_bytes=None if most is None else most - FRAME_BYTES,
         )
+        self.layout = "versioned"
         self.ensure_tables, self.drop_tables = store.ensure_tables, store.drop_tables
         self.check, self.close = store.check, store.close
 
@@ -164,7 +166,7 @@ class VersionedStore(_VersionedReader):
                 raise
 
     def sweep(self, table: Table, scope: bytes, *, deadline: float) -> int:
-        """Removes the scope's tombstones that are older than the horizon; how many."""
+        """Also removes the tombstones that are older than the horizon."""
         oldest = int((time.time() - self._horizon_seconds) * 1000)
         removed, keys = 0, KeyRange()
         while True:
@@ -173,7 +175,7 @@ class VersionedStore(_VersionedReader):
                 if stored[:1] == DELETED and int.from_bytes(stored[9:17], "big") < oldest:
                     removed += self._remove(Address(table, scope, stored[17:], key), stored, deadline)
             if len(rows) < SWEPT_AT_ONCE:
-                return removed
+                return removed + swept(self.inner, table, scope, deadline=deadline)
             keys = KeyRange(rows[-1][0] + b"\x00")
 
     def _remove(self, address: Address, stored: bytes, deadline: float) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from bench.experiments import calls, durable, join, latency, limit, memory, noop, operations, query, rows
+from bench.experiments import calls, durable, join, latency, layers, limit, memory, noop, operations, query, rows
 from bench.run import Run
 
 EXPERIMENTS: dict[str, Callable[[Run], None]] = {
@@ -14,6 +14,7 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "join": join.run,
     "rows": rows.run,
     "calls": calls.run,
+    "layers": layers.run,
     "latency": latency.run,
     "memory": memory.run,
 }

@@ -45,12 +45,15 @@ from adapters.contract import (  # noqa: E402
 )
 from adapters.errors import Applied, TooLarge, Unavailable  # noqa: E402
 from adapters.layers.checked import CheckedStore  # noqa: E402
+from adapters.layers.cutkeys import CutKeysStore  # noqa: E402
 from adapters.layers.longvalues import LongValuesStore  # noqa: E402
 from adapters.layers.measured import MeasuredPoints, MeasuredStore  # noqa: E402
 from adapters.layers.ordered import TreeStore  # noqa: E402
 from adapters.layers.retried import RetriedPoints, RetriedStore  # noqa: E402
+from adapters.layers.split import SplitStore  # noqa: E402
 from adapters.layers.versioned import VersionedStore  # noqa: E402
 from adapters.memory import MemoryStore  # noqa: E402
+from tests import zookeeper  # noqa: E402
 
 __all__ = [
     "at_once",
@@ -200,10 +203,33 @@ MATRIX = Matrix(
         "weak-batch-longvalues": Entry(
             lambda path: CheckedStore(LongValuesStore(_weak("atomicity=batch&snapshot=yes&max_value_bytes=100")))
         ),
+        "weak-row-split": Entry(lambda path: CheckedStore(SplitStore(_weak("versions=yes&max_batch=7"))), 10),
+        "weak-row-short-batches": Entry(lambda path: _with_layers("max_batch=7&max_value_bytes=70000"), 8),
+        "weak-row-cutkeys": Entry(lambda path: CheckedStore(CutKeysStore(_weak("max_key_bytes=250&versions=yes")))),
+        "weak-scope-cutkeys": Entry(
+            lambda path: CheckedStore(CutKeysStore(_weak("atomicity=scope&max_key_bytes=128&snapshot=yes")))
+        ),
+        "weak-row-short-values-cutkeys": Entry(
+            lambda path: CheckedStore(CutKeysStore(_weak("max_key_bytes=250&max_value_bytes=75000"))), 8
+        ),
+        "weak-row-zookeeper": Entry(lambda path: zookeeper.over(_weak("versions=yes&compare_and_set=no")), 15),
+        "weak-row-late-and-failing-zookeeper": Entry(
+            lambda path: zookeeper.over(
+                RetriedStore(_weak("versions=yes&compare_and_set=no&shuffle=1&fail=10"), _pause)
+            ),
+            15,
+        ),
+        "weak-row-zookeeper-all-layers": Entry(
+            lambda path: _with_layers(
+                "versions=yes&compare_and_set=no&shuffle=2&max_value_bytes=100000&max_key_bytes=250"
+                f"&zookeeper={zookeeper.place()}"
+            ),
+            5,
+        ),
         "weak-row-small-pages-ordered": Entry(lambda path: CheckedStore(TreeStore(bare("weak:?ordered=no"), 100))),
         "weak-scope-ordered": Entry(
             lambda path: CheckedStore(
-                TreeStore(bare("weak:?ordered=no&atomicity=scope&max_value_bytes=32000&max_key_bytes=48"))
+                TreeStore(bare("weak:?ordered=no&atomicity=scope&max_value_bytes=64000&max_key_bytes=48"))
             )
         ),
         "weak-batch-ordered": Entry(
@@ -212,7 +238,8 @@ MATRIX = Matrix(
         "weak-points-all-layers": Entry(
             lambda path: _with_layers("ordered=no&max_value_bytes=1000000&remote=yes&max_key_bytes=250")
         ),
-        "weak-row-all-layers": Entry(lambda path: _with_layers("max_value_bytes=65536&remote=yes")),
+        "weak-row-all-layers": Entry(lambda path: _with_layers("max_value_bytes=65536&remote=yes&max_key_bytes=250")),
+        "weak-scope-250-byte-keys": Entry(lambda path: _with_layers("atomicity=scope&max_key_bytes=250"), 10),
     }
 )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import zookeeper
 from tests.differential.accepted import NOT_WITH_JAVA
 from tests.differential.match import Difference, Match
 from tests.differential.players import OurServer, Player, open_referee
@@ -25,8 +26,10 @@ REFEREE = os.environ.get("DIFFERENTIAL_REFEREE", "python")
 
 WEAK_STORES = [
     "weak:?atomicity=row&versions=yes&shuffle=1",
-    "weak:?atomicity=row&ordered=no",
+    "weak:?atomicity=row&ordered=no&stale=yes",
     "weak:?atomicity=scope&versions=yes",
+    "weak:?atomicity=row&versions=no&max_value_bytes=1048576&max_key_bytes=250",
+    "weak:?atomicity=row&versions=yes&compare_and_set=no&zookeeper={zookeeper}",
 ]
 
 _PROGRAM_CALLS = 500
@@ -50,7 +53,8 @@ def test_every_answer_is_googles(referee: Player, tmp_path: Path) -> None:
 @pytest.mark.timeout(_TIMEOUT_SECONDS)
 @pytest.mark.parametrize("store", WEAK_STORES)
 def test_every_answer_is_googles_on_a_weak_store(referee: Player, tmp_path: Path, store: str) -> None:
-    with OurServer(tmp_path, store) as ours:
+    url = store.format(zookeeper=zookeeper.place()) if "{" in store else store
+    with OurServer(tmp_path, url) as ours:
         _play((ours, referee), CALLS // 5)
 
 

@@ -26,10 +26,12 @@ from adapters.contract import (
 )
 from adapters.errors import Conflict, Corrupt, TooLarge, Unsupported
 from adapters.layers.checked import CheckedStore
-from adapters.layers.longkeys import LongKeysStore
+from adapters.layers.ordered import TreeStore
+from adapters.layers.recorded import RECORD, Record
 from adapters.memory import CAPABILITIES, MemoryStore
 from adapters.registry import STORES, Registration
 from adapters.template import TemplateStore
+from adapters.url import parse_url, shown
 from adapters.weak import WeakPoints
 from pbserver.__main__ import app
 
@@ -42,7 +44,7 @@ GOOD = Address(Table.META, b"s", b"p", b"k")
     [
         ("", "is not NAME:PLACE"),
         ("memory", "is not NAME:PLACE"),
-        ("oracle:x", "unknown store 'oracle'; known stores: lmdb, memory, weak"),
+        ("oracle:x", "unknown store 'oracle'; known stores: .*lmdb, memory"),
         ("memory:somewhere", "takes no place"),
         ("memory:?size=1", "unknown option 'size'; known options: none"),
         ("memory:?size", "not option=value"),
@@ -66,6 +68,13 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"ordered": False, "compare_and_set": False}, "ordered"),
         ({"reverse_scan": False}, "reverse_scan"),
         ({"consistency": Consistency.EVENTUAL}, "consistency STRONG"),
+        ({"max_key_bytes": 63}, "max_key_bytes of at least 64 (it has 63)"),
+        ({"max_key_bytes": 127, "snapshot": False}, "max_key_bytes of at least 128 (it has 127)"),
+        ({"max_batch": 20_000}, "max_batch of at least 20100 (it has 20000)"),
+        (
+            {"max_batch_bytes": 1 << 20, "atomicity": Atomicity.SCOPE},
+            "max_batch_bytes of at least 16777216 (it has 1048576)",
+        ),
         ({"max_value_bytes": 60_000}, "max_value_bytes of at least 65536 (it has 60000)"),
     ],
 )
@@ -118,15 +127,25 @@ NATIVE_VERSIONS: dict[str, Any] = {"versioned_writes": True, "version_horizon_se
         ({"max_value_bytes": 1_000_000}, "longvalues checked"),
         ({"max_value_bytes": 1_153_434}, "checked"),
         ({"max_value_bytes": 70_000, "max_key_bytes": 510, "remote": True}, "retried longvalues longkeys checked"),
+        ({"max_key_bytes": 3071}, "cutkeys checked"),
+        ({"max_key_bytes": 3071, "max_value_bytes": 1_200_000}, "longvalues cutkeys checked"),
+        ({"max_key_bytes": 3071, "max_value_bytes": 1_300_000}, "cutkeys checked"),
+        ({"max_key_bytes": 510, "snapshot": False}, "versioned cutkeys checked"),
         (ROW, "versioned checked"),
+        ({**ROW, "max_batch": 100}, "split versioned checked"),
+        ({**ROW, "max_batch_bytes": 1 << 20}, "split versioned longvalues checked"),
+        ({**ROW, **UNORDERED, "max_batch": 100}, "ordered versioned checked"),
+        ({"max_batch": 20_100, "max_batch_bytes": 1 << 24}, "checked"),
+        ({**ROW, "max_value_bytes": 1_153_434}, "versioned longvalues checked"),
+        ({**ROW, "max_key_bytes": 250}, "versioned cutkeys checked"),
         ({**ROW, **NATIVE_VERSIONS}, "checked"),
         ({**ROW, "compare_and_set": False}, "checked"),
         ({"atomicity": Atomicity.SCOPE, "max_value_bytes": 70_000}, "versioned longvalues checked"),
         ({**ROW, "max_value_bytes": 70_000, "remote": True}, "retried versioned longvalues checked"),
-        (UNORDERED, "ordered checked"),
+        (UNORDERED, "ordered versioned checked"),
         ({**UNORDERED, **ROW, **NATIVE_VERSIONS}, "ordered versioned checked"),
-        ({**UNORDERED, "max_value_bytes": 1 << 20}, "ordered longvalues checked"),
-        ({**UNORDERED, "max_key_bytes": 250}, "ordered checked"),
+        ({**UNORDERED, "max_value_bytes": 1 << 20}, "ordered versioned longvalues checked"),
+        ({**UNORDERED, "max_key_bytes": 250}, "ordered versioned checked"),
         ({**UNORDERED, "compare_and_set": False}, "checked"),
     ],
 )
@@ -146,8 +165,7 @@ def test_layers_follow_the_capabilities(change: dict[str, Any], layers: str) -> 
 def test_a_store_that_writes_row_by_row_will_do() -> None:
     assert missing_capabilities(replace(CAPABILITIES, **ROW)) == []
     assert missing_capabilities(replace(CAPABILITIES, **ROW, compare_and_set=False)) == ["compare_and_set"]
-    (missing,) = missing_capabilities(replace(CAPABILITIES, **ROW, max_key_bytes=510))
-    assert "longkeys stands only over atomicity BATCH with snapshot" in missing
+    assert missing_capabilities(replace(CAPABILITIES, **ROW, max_key_bytes=250, max_batch=5)) == []
 
 
 def test_a_recorder_measures_what_the_adapter_is_asked() -> None:
@@ -178,13 +196,64 @@ def test_an_adapter_states_its_capabilities_unopened(name: str) -> None:
     assert isinstance(registry.capabilities(name), Capabilities)
 
 
-def test_rows_written_under_another_key_limit_are_refused() -> None:
-    store = Fake(replace(CAPABILITIES, max_key_bytes=510))
-    LongKeysStore(store).ensure_tables()
-    LongKeysStore(store).ensure_tables()
-    store.claims = replace(CAPABILITIES, max_key_bytes=1000)
-    with pytest.raises(Unsupported, match="written for"):
-        LongKeysStore(store).ensure_tables()
+@pytest.mark.parametrize(
+    ("first", "second", "said", "wants"),
+    [
+        ({}, ROW, "through no layers;", "with versioned:"),
+        (ROW, {}, "through versioned;", "with no layers:"),
+        (ROW, {**ROW, **NATIVE_VERSIONS}, "through versioned;", "with no layers:"),
+        (
+            {"max_key_bytes": 510},
+            {"max_key_bytes": 1000},
+            "through longkeys scope_bytes=170 chunk_bytes=339;",
+            "with longkeys scope_bytes=333 chunk_bytes=666:",
+        ),
+        ({**ROW, "max_key_bytes": 250}, ROW, "through versioned, cutkeys max_key_bytes=250;", "with versioned:"),
+        (
+            {"max_value_bytes": 70_000},
+            {"max_value_bytes": 80_000},
+            "through longvalues max_value_bytes=70000 piece_bytes=70000;",
+            "with longvalues max_value_bytes=80000 piece_bytes=80000:",
+        ),
+    ],
+)
+def test_rows_written_through_other_layers_are_refused_in_one_line_untouched(
+    first: dict[str, Any], second: dict[str, Any], said: str, wants: str
+) -> None:
+    store = Fake(replace(CAPABILITIES, **first))
+    for _ in range(2):
+        with_layers("fake", store).ensure_tables()
+    with_layers("fake", store).write([Write(GOOD, b"v")], deadline=SOON)
+    before = {place: dict(rows.values) for place, rows in store.scopes.items()}
+    store.claims = replace(CAPABILITIES, **second)
+    with pytest.raises(Corrupt) as raised:
+        with_layers("fake", store).ensure_tables()
+    assert said in str(raised.value)
+    assert wants in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert {place: dict(rows.values) for place, rows in store.scopes.items()} == before
+    with_layers("fake", store).drop_tables()
+    with_layers("fake", store).ensure_tables()
+    store.claims = replace(CAPABILITIES, **first)
+    with pytest.raises(Corrupt):
+        with_layers("fake", store).ensure_tables()
+
+
+def test_pages_of_another_size_are_refused_and_the_first_of_two_who_open_decides() -> None:
+    class Overtaken(WeakPoints):
+        def read(self, addresses: Any, **named: Any) -> list[bytes | None]:
+            found = super().read(addresses, **named)
+            if addresses == [RECORD] and self.others:
+                self.others.pop()()
+            return found
+
+    below: Any = Overtaken(replace(CAPABILITIES, **UNORDERED), seed=None, fail_percent=0)
+    below.others = []
+    stores: list[Any] = [TreeStore(below), TreeStore(below, 1000)]
+    below.others = [lambda: CheckedStore(stores[0], Record(stores[0])).ensure_tables()]
+    with pytest.raises(Corrupt, match=r"through ordered page_bytes=32768 .*; this would open them with .*=1000 "):
+        CheckedStore(stores[1], Record(stores[1])).ensure_tables()
+    CheckedStore(stores[0], Record(stores[0])).ensure_tables()
 
 
 @pytest.mark.parametrize(
@@ -305,3 +374,16 @@ def test_the_suite_does_not_run_on_a_store_that_may_be_wanted() -> None:
     run = CliRunner().invoke(app, ["conformance", "--store", "lmdb:/somewhere"])
     assert run.exit_code == 2
     assert "every row of lmdb:/somewhere will be deleted" in run.output
+
+
+@pytest.mark.parametrize("url", ["mysql", "memory:?password=geheim&password=geheim", "memory:?x&password=geheim"])
+def test_no_message_shows_a_password(url: str) -> None:
+    with pytest.raises(Unsupported) as raised:
+        parse_url(url)
+    assert "geheim" not in str(raised.value)
+
+
+def test_a_url_is_shown_without_its_password() -> None:
+    assert shown("mysql:h:1/d?user=u&password=a&b=c") == "mysql:h:1/d?user=u&password=***&b=c"
+    assert shown("mysql:h/d?password=x%26y") == "mysql:h/d?password=***"
+    assert shown("mysql:h/d?password_file=/etc/p") == "mysql:h/d?password_file=/etc/p"

@@ -32,7 +32,9 @@ STORES = [
     "weak:?atomicity=row&versions=yes&shuffle=1",
     "weak:?atomicity=row&versions=no",
     "weak:?atomicity=row&versions=yes&max_value_bytes=65536",
+    "weak:?atomicity=row&versions=yes&max_value_bytes=1048576&max_key_bytes=250",
     "weak:?atomicity=row&ordered=no",
+    "weak:?atomicity=row&ordered=no&stale=yes",
     "weak:?atomicity=scope&versions=yes",
 ]
 

@@ -46,17 +46,14 @@ class Watched:
             raise Unavailable("crashed", Applied.UNKNOWN)
 
 
-def over(options: str = "") -> tuple[Any, Any]:
+def over(options: str = "", sweep_after_seconds: float = 3600.0) -> tuple[Any, Any]:
     below: Any = Watched(options)
-    return LongValuesStore(below), below
+    return LongValuesStore(below, sweep_after_seconds), below
 
 
-def pieces_of(below: Any, table: Table = Table.META) -> list[Row]:
-    return [
-        row
-        for scope in pieces.shards()
-        for row in below.store.scan(table, scope, KeyRange(), limit=10_000, deadline=SOON)
-    ]
+def pieces_of(below: Any, table: Table = Table.META, scope: bytes = KEY.scope) -> list[Row]:
+    rows: list[Row] = below.store.scan(table, pieces.pieces_scope(scope), KeyRange(), limit=10_000, deadline=SOON)
+    return rows
 
 
 @pytest.mark.parametrize("options", ["", "versions=yes", "atomicity=scope", "atomicity=batch", "max_batch=2"])
@@ -106,7 +103,7 @@ def test_volatile_values_keep_to_their_table() -> None:
 @pytest.mark.parametrize("new", [None, b"new", LONG[1]])
 def test_a_crash_after_any_write_below_leaves_the_old_or_the_new_value(old: bytes | None, new: bytes | None) -> None:
     for fail_after in range(1, 9):
-        store, below = over()
+        store, below = over(sweep_after_seconds=-1)
         if old is not None:
             store.write([Write(KEY, old)], deadline=SOON)
         below.writes, below.fail_after = 0, fail_after
@@ -117,7 +114,7 @@ def test_a_crash_after_any_write_below_leaves_the_old_or_the_new_value(old: byte
             allowed = [old] if error.applied is Applied.NO else [old, new]
         (found,) = store.read([KEY], deadline=SOON)
         assert found in allowed
-        store.sweep(Table.META, older_than_seconds=-1, deadline=SOON)
+        store.sweep(Table.META, KEY.scope, deadline=SOON)
         assert store.read([KEY], deadline=SOON) == [found]
         assert bool(pieces_of(below)) == (found in LONG)
 
@@ -131,10 +128,42 @@ def test_the_sweep_leaves_young_pieces_and_those_in_use() -> None:
     with pytest.raises(Unavailable):
         store.write([Write(KEY, LONG[0])], deadline=SOON)
     assert len(pieces_of(below)) > used
-    assert store.sweep(Table.META, deadline=SOON) == 0
-    assert store.sweep(Table.META, older_than_seconds=-1, deadline=SOON) == 1
+    left = len(pieces_of(below)) - used
+    assert store.sweep(Table.META, KEY.scope, deadline=SOON) == 0
+    hasty = LongValuesStore(below, sweep_after_seconds=-1)
+    assert hasty.sweep(Table.META, b"another scope", deadline=SOON) == 0
+    assert hasty.sweep(Table.META, KEY.scope, deadline=SOON) == left
     assert len(pieces_of(below)) == used
     assert store.read([KEY._replace(key=b"%d" % number) for number in range(8)], deadline=SOON) == LONG
+
+
+def test_a_read_of_several_rows_of_a_scope_sees_them_in_one_state() -> None:
+    store, below = over("atomicity=scope")
+    first, second = KEY, KEY._replace(key=b"l")
+    store.write([Write(first, LONG[0]), Write(second, LONG[0])], deadline=SOON)
+    below.reads = 0
+    both = [Write(first, LONG[1]), Write(second, b"short")]
+    below.before_read = {2: lambda: store.write(both, deadline=SOON)}
+    assert store.read([first, second], deadline=SOON) == [LONG[1], b"short"]
+    store.write([Write(first, b"short"), Write(second, LONG[0])], deadline=SOON)
+    below.reads = 0
+    below.before_read = {2: lambda: store.write(both, deadline=SOON)}
+    assert store.read([first, second], deadline=SOON) == [LONG[1], b"short"]
+
+
+def test_pieces_whose_beginning_was_never_written_are_swept() -> None:
+    store, below = over(sweep_after_seconds=-1)
+    store.write([Write(KEY._replace(key=b"k" * 150), LONG[0])], deadline=SOON)
+    whole = pieces_of(below)
+    scope = pieces.pieces_scope(KEY.scope)
+    for gone in ([0], [1], [0, 1], [*range(len(whole))][1:]):
+        orphan, addresses = pieces.fresh_id(KEY.scope), []
+        for number, (_, content) in enumerate(whole):
+            if number not in gone:
+                addresses.append(pieces.piece_address(Table.META, orphan, number))
+                below.store.write([Write(addresses[-1], content)], deadline=SOON)
+        assert store.sweep(Table.META, KEY.scope, deadline=SOON) >= len(addresses)
+        assert below.store.scan(Table.META, scope, KeyRange(), limit=100, deadline=SOON) == whole
 
 
 def read_row(store: OrderedStore) -> bytes | None:
@@ -235,7 +264,7 @@ def test_any_interleaving_of_writers_and_readers_gives_whole_values_and_counts_r
         interleaved(turns, [count, count, put, look])
         (value,) = LongValuesStore(layer_below).read([KEY], deadline=SOON)
         assert int(value or b"") == counted[0]
-        assert len({row[0][:15] for row in pieces_of(Watching(store))}) == 1, "nothing but the counter's value is left"
+        assert len({row[0][:16] for row in pieces_of(Watching(store))}) == 1, "nothing but the counter's value is left"
 
 
 class Watching:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -11,52 +12,13 @@ from hypothesis import strategies as st
 
 from adapters.conformance.interleaving import Scheduled, Turns, interleaved
 from adapters.conformance.plugin import bare
-from adapters.contract import ABSENT, Address, KeyRange, Operation, PointStore, Row, Rows, Table, Write
+from adapters.contract import ABSENT, Operation, PointStore, Row, Rows, Table, Write
 from adapters.errors import Applied, Conflict, Corrupt, StoreError, Unavailable, Unsupported
 from adapters.layers import pages
-from adapters.layers.ordered import TreeStore, page_address
+from adapters.layers.ordered import TreeStore
 from adapters.layers.pages import ROOT, Page, decoded, encoded
-
-SOON = 1e18
-SCOPE = b"s\x00"
-TREE = (Table.META, SCOPE)
-
-
-def at(key: bytes) -> Address:
-    return Address(Table.META, SCOPE, b"", key)
-
-
-def scanned(store: TreeStore, *, reverse: bool = False, limit: int = 100_000, keys: KeyRange = KeyRange()) -> list[Row]:  # noqa: B008
-    return store.scan(Table.META, SCOPE, keys, limit=limit, reverse=reverse, deadline=SOON)
-
-
-def page_of(below: PointStore, page_id: bytes) -> Page:
-    (stored,) = below.read([page_address((TREE, page_id))], deadline=SOON, settle=True)
-    assert stored is not None, "a page is missing"
-    return decoded(stored)
-
-
-def checked_tree(below: PointStore) -> int:
-    """Checks the invariants of ordered.py; the tree's height."""
-    root = page_of(below, ROOT)
-    assert (root.low, root.high, root.right) == (b"", None, b"")
-    first, height = ROOT, root.level
-    for level in range(height, -1, -1):
-        lows, page_id, low = [], first, b""
-        while page_id:
-            page = page_of(below, page_id)
-            assert (page.level, page.low) == (level, low)
-            assert list(page.keys) == sorted(set(page.keys))
-            assert all(low <= key and (page.high is None or key < page.high) for key in page.keys)
-            assert bool(page.right) == (page.high is not None)
-            for key, child in zip(page.keys, page.values, strict=True) if level else ():
-                below_it = page_of(below, child)
-                assert (below_it.level, below_it.low) == (level - 1, key)
-            assert not level or page.keys[0] == low
-            lows.append(low)
-            page_id, low = page.right, page.high or b""
-        first = page_of(below, first).values[0] if level else b""
-    return height
+from adapters.layers.walks import page_address
+from tests.unit.trees import SCOPE, SOON, TREE, Counting, at, checked_tree, merged, pages_in, scanned
 
 
 def until_acknowledged(work: Callable[[], None]) -> None:
@@ -68,23 +30,28 @@ def until_acknowledged(work: Callable[[], None]) -> None:
 
 
 class World:
-    """Writers with keys of their own, a counter that all change, a scanner; what must be there at any moment."""
+    """Writers with keys of their own, a counter that all change, a scanner, a sweeper; what must be there at any time.
+
+    The sweeper waits for nothing, unless calls come late: then what is swept may come back.
+    """
 
     def __init__(self, seed: int, options: str, calls: int) -> None:
+        self.sweep_after_seconds = 3600.0 if "shuffle" in options else -1.0
         self.below = bare(f"weak:?ordered=no{options}")
         self.random = Random(seed)
         self.calls = calls
-        self.staying = {b"%03d" % number: b"stays" for number in range(0, 100, 9)}
+        self.staying = {b"%03d" % number: b"stays" for number in range(0, 108, 9)}
         self.there: dict[bytes, bytes] = dict(self.staying)
         until_acknowledged(lambda: self.over(self.below).write(self.puts(self.staying), deadline=SOON))
-        self.counted = 0
-        turns = Turns(seed, 5)
+        self.counted = self.swept = 0
+        turns = Turns(seed, 6)
         store = self.over(Scheduled(self.below, turns))
-        clients = [self.writer(store, 1), self.writer(store, 2), self.counter(store), self.counter(store)]
-        interleaved(turns, [*clients, self.scanner(store)])
+        other = self.over(Scheduled(self.below, turns))  # another process: it remembers other pages
+        clients = [self.writer(store, 1), self.writer(other, 2), self.counter(store), self.counter(other)]
+        interleaved(turns, [*clients, self.scanner(store), self.sweeper(other)])
 
     def over(self, below: Any) -> TreeStore:
-        return TreeStore(below, page_bytes=80)
+        return TreeStore(below, page_bytes=150, sweep_after_seconds=self.sweep_after_seconds)
 
     def puts(self, rows: dict[bytes, bytes]) -> list[Operation]:
         return [Write(at(key), value) for key, value in rows.items()]
@@ -93,9 +60,12 @@ class World:
         def run() -> None:
             for number in range(self.calls):
                 keys = [b"%03d" % (9 * self.random.randrange(12) + 2 * step + mine) for step in range(1, 4)]
-                values = {
-                    key: None if self.random.random() < 0.3 else b"%d" % number for key in {*keys[: number % 3 + 1]}
+                values: dict[bytes, bytes | None] = {
+                    key: None if self.random.random() < 0.2 else b"%025d" % number for key in {*keys[: number % 3 + 1]}
                 }
+                if number % 5 == 4:
+                    start, residues = self.random.randrange(60), {2 * step + mine for step in range(1, 4)}
+                    values = {b"%03d" % each: None for each in range(start, start + 50) if each % 9 in residues}
                 for key in values:
                     self.there.pop(key, None)  # unknown until the call has ended
                 batch = [Write(at(key), value) for key, value in values.items()]
@@ -129,23 +99,33 @@ class World:
 
         return run
 
+    def sweeper(self, store: TreeStore) -> Callable[[], None]:
+        def run() -> None:
+            for _ in range(self.calls // 4):
+                with suppress(Unavailable):
+                    self.swept += store.sweep(Table.META, SCOPE, deadline=SOON)
+
+        return run
+
 
 @pytest.mark.parametrize("options", ["", "&atomicity=scope", "&atomicity=batch"])
 def test_any_interleaving_of_writers_and_scans_loses_and_repeats_nothing(options: str) -> None:
-    heights = set()
+    heights, gone = set(), 0
     for seed in range(25):
-        world = World(seed, options, calls=12)
+        world = World(seed, options, calls=20)
         rows = dict(scanned(world.over(world.below)))
         assert int(rows.pop(b"count", b"0")) == world.counted
         assert rows == world.there
         heights.add(checked_tree(world.below))
+        gone += merged(world.below) + world.swept
     assert max(heights) >= 2
+    assert gone > 100
 
 
 @pytest.mark.parametrize("options", ["&fail=5&shuffle=%d", "&fail=5&shuffle=%d&atomicity=batch"])
 def test_calls_below_that_fail_midway_come_late_or_twice_lose_nothing(options: str) -> None:
     for seed in range(25):
-        world = World(seed, options % seed, calls=12)
+        world = World(seed, options % seed, calls=20)
         for _ in range(30):  # whatever is late comes now
             rows = dict(read_again(lambda world=world: scanned(world.over(world.below))))  # type: ignore[misc]
         assert int(rows.pop(b"count", b"0")) >= world.counted
@@ -200,11 +180,35 @@ class Crashing:
 
 
 @pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("atomicity", ["row", "scope", "batch"])
+def test_a_crash_after_any_write_below_a_delete_leaves_a_right_tree(atomicity: str, after: bool) -> None:
+    rows = {b"%03d" % number: b"v" * 20 for number in range(60)}
+    gone = [key for key in rows if key[-1:] != b"7"]
+    for fails_at in range(1, 60):
+        below = bare(f"weak:?ordered=no&atomicity={atomicity}")
+        TreeStore(below, 160).write([Write(at(key), value) for key, value in rows.items()], deadline=SOON)
+        crashing: Any = Crashing(below, fails_at, after=after)
+        with suppress(Unavailable):
+            TreeStore(crashing, 160).write([Write(at(key), None) for key in gone], deadline=SOON)
+        found = dict(scanned(TreeStore(below, 160)))
+        assert {*rows} - {*gone} <= {*found} <= {*rows}
+        assert scanned(TreeStore(below, 160), reverse=True) == [*found.items()][::-1]
+        checked_tree(below)
+        tidy = TreeStore(below, 160, sweep_after_seconds=-1)
+        tidy.write([Write(at(key), None) for key in gone], deadline=SOON)
+        for _ in range(3):
+            tidy.sweep(Table.META, SCOPE, deadline=SOON)
+        assert [key for key, _ in scanned(tidy)] == [key for key in rows if key not in gone]
+        checked_tree(below)
+        assert len(pages_in(below)) <= 8
+
+
+@pytest.mark.parametrize("after", [True, False])
 @pytest.mark.parametrize("atomicity", ["row", "batch"])
 def test_a_crash_after_any_write_below_leaves_a_right_tree(atomicity: str, after: bool) -> None:
     old = {b"%03d" % number: b"old" for number in range(0, 200, 7)}
     new = {b"%03d" % number: b"new" for number in range(0, 200, 5)}
-    for fails_at in range(1, 40):
+    for fails_at in range(1, 60):
         below = bare(f"weak:?ordered=no&atomicity={atomicity}")
         TreeStore(below, 80).write([Write(at(key), value) for key, value in old.items()], deadline=SOON)
         crashing: Any = Crashing(below, fails_at, after=after)
@@ -221,6 +225,9 @@ def test_a_crash_after_any_write_below_leaves_a_right_tree(atomicity: str, after
         checked_tree(below)
         TreeStore(below, 80).write([Write(at(key), value) for key, value in new.items()], deadline=SOON)
         assert dict(scanned(TreeStore(below, 80))) == old | new
+        TreeStore(below, 80, sweep_after_seconds=-1).sweep(Table.META, SCOPE, deadline=SOON)
+        assert dict(scanned(TreeStore(below, 80))) == old | new
+        checked_tree(below)
 
 
 def test_a_late_copy_of_a_write_below_finds_another_page_though_its_rows_are_the_same_again() -> None:
@@ -296,28 +303,33 @@ def test_a_writer_who_had_to_go_right_tells_the_parent() -> None:
     assert tried == 1
 
 
-class Counting:
-    def __init__(self, below: PointStore) -> None:
-        self._below = below
-        self.reads = 0
+@pytest.mark.parametrize("options", ["&atomicity=scope", "&atomicity=batch"])
+def test_one_read_sees_the_rows_of_a_scope_in_one_state(options: str) -> None:
+    keys = [b"a", b"m", b"z"]
+    for seed in range(15):
+        below = bare(f"weak:?ordered=no{options}")
+        TreeStore(below, 150).write([Write(at(key), b"0") for key in keys], deadline=SOON)
+        turns = Turns(seed, 3)
+        scheduled: Any = Scheduled(below, turns)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._below, name)
+        def change(below: Any = scheduled) -> None:
+            store = TreeStore(below, 150)
+            for number in range(10):
+                store.write([Write(at(key), b"%d" % number) for key in keys], deadline=SOON)
 
-    def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
-        self.reads += 1
-        return self._below.read(addresses, deadline=deadline, settle=settle)
+        def stir(below: Any = scheduled, seed: int = seed) -> None:
+            store, random = TreeStore(below, 150), Random(seed)
+            for number in range(20):
+                more = [b"%c%02d" % (random.choice(b"abmyz"), random.randrange(20)) for _ in range(8)]
+                value = None if number % 3 == 2 else b"v" * 20
+                store.write([Write(at(key), value) for key in {*more}], deadline=SOON)
 
+        def look(below: Any = scheduled) -> None:
+            store = TreeStore(below, 150)
+            for _ in range(15):
+                assert len({*store.read([at(key) for key in keys], deadline=SOON)}) == 1
 
-def test_many_keys_are_found_with_one_read_a_level() -> None:
-    below = bare("weak:?ordered=no")
-    rows = [Write(at(b"%05d" % number), b"v" * 50) for number in range(3000)]
-    TreeStore(below, 2000).write(rows, deadline=SOON)
-    height = checked_tree(below)
-    counting: Any = Counting(below)
-    found = TreeStore(counting, 2000).read([each.address for each in rows], deadline=SOON)
-    assert found == [b"v" * 50] * 3000
-    assert counting.reads == height + 1
+        interleaved(turns, [change, stir, look])
 
 
 @pytest.mark.parametrize("atomicity", ["row", "batch"])
@@ -333,10 +345,18 @@ def test_long_keys_and_large_rows_stay_below_the_limit_of_the_store(atomicity: s
         rows |= batch
     assert scanned(store) == sorted(rows.items())
     assert checked_tree_of_hashed_scope(store) >= 2
+    for turn in range(40):  # pages now list as many loose ones as they may
+        gone = random.sample(sorted(rows), len(rows) // 3)
+        rows = {key: value for key, value in rows.items() if key not in gone}
+        store.write([Write(at(key), None) for key in gone], deadline=SOON)
+        batch = {random.randbytes(1) * 124 + random.randbytes(2): b"v" * 256 for _ in range(20)}
+        rows |= batch
+        store.write([Write(at(key), value) for key, value in batch.items()], deadline=SOON)
+        assert scanned(store, reverse=turn % 2 == 1) == sorted(rows.items(), reverse=turn % 2 == 1)
 
 
 def checked_tree_of_hashed_scope(store: TreeStore) -> int:
-    place = store._tree(at(b""))
+    place = store._tree(Table.META, SCOPE)
     (stored,) = store.inner.read([page_address((place, ROOT))], deadline=SOON)
     assert stored is not None
     return decoded(stored).level
@@ -346,13 +366,16 @@ def checked_tree_of_hashed_scope(store: TreeStore) -> int:
 def test_pages_are_decoded_as_encoded_and_cut_without_loss(keys: list[bytes], level: int, size: int) -> None:
     keys.sort()
     values = tuple(key + b"v" for key in keys)
-    page = Page(level, 7, keys[0], keys[-1] + b"\x00", b"right", tuple(keys), values)
+    loose = ((b"i" * 16, 5), (b"j" * 16, 1 << 50))
+    page = Page(level, 7, keys[0], keys[-1] + b"\x00", b"right", tuple(keys), values, size % 2 == 1, loose)
     ids = iter(range(1000))
     first, more = pages.split(page, size, lambda: b"%d" % next(ids))
     chain = [first, *more.values()]
     assert [decoded(encoded(each)) for each in chain] == chain
     assert [key for each in chain for key in each.keys] == keys
     assert [value for each in chain for value in each.values] == list(values)
+    assert [each.loose for each in chain] == [loose, *[()] * len(more)]
+    assert sum(each.size for each in chain) == page.size
     assert [each.right for each in chain] == [*more, b"right"]
     assert [each.low for each in chain] == [keys[0], *(each.high for each in chain[:-1])]
     assert all(each.low <= each.keys[0] and each.keys[-1] < (each.high or b"") for each in chain)
@@ -361,7 +384,7 @@ def test_pages_are_decoded_as_encoded_and_cut_without_loss(keys: list[bytes], le
 
 def test_what_is_no_page_and_what_it_cannot_stand_over() -> None:
     below = bare("weak:?ordered=no")
-    for wrong in (b"x", b"\x02" + bytes(30), encoded(pages.EMPTY)[:-1] + b"\x01\xff\xff\xff\xff"):
+    for wrong in (b"x", b"\x01" + bytes(30), encoded(pages.EMPTY)[:-1] + b"\x01\xff\xff\xff\xff"):
         below.write([Write(page_address((TREE, ROOT)), wrong)], deadline=SOON)
         with pytest.raises(Corrupt):
             TreeStore(below).read([at(b"k")], deadline=SOON)

@@ -17,7 +17,7 @@ from protos import datastore_v3_pb2 as v3
 from protos.sessions_pb2 import Continuation
 
 _DEFAULT_COUNT = 20
-_PART = b"q"
+_FIRST, _LATER = b"q", b"r"  # the first state is created by condition, later ones carry versions: never in one row
 
 
 def run_query(call: Call, data: bytes) -> Sequence[bytes]:
@@ -34,7 +34,7 @@ def run_query(call: Call, data: bytes) -> Sequence[bytes]:
     if batch.more:
         state = _state(message.app, data, progress)
         result.cursor.app = message.app
-        result.cursor.cursor = call.datastore.sessions.create(_PART, state, deadline=call.deadline)
+        result.cursor.cursor = call.datastore.sessions.create(_FIRST, state, deadline=call.deadline)
     return _answer(result, batch, query, progress, with_cursors=message.compile)
 
 
@@ -58,10 +58,10 @@ def next_batch(call: Call, data: bytes) -> Sequence[bytes]:
     if batch.more:
         answers = state.answers + 1
         row = _state(message.app, state.query, progress, answers)
-        call.datastore.sessions.put(number, [(_PART, row)], version=answers, deadline=call.deadline)
+        call.datastore.sessions.put(number, [(_LATER, row)], version=answers, deadline=call.deadline)
         result.cursor.CopyFrom(request.cursor)
     else:
-        call.datastore.sessions.delete(number, [_PART], deadline=call.deadline)
+        call.datastore.sessions.delete(number, [_FIRST, _LATER], deadline=call.deadline)
     return _answer(result, batch, query, progress, with_cursors=request.compile)
 
 
@@ -78,7 +78,7 @@ def delete_cursor(call: Call, data: bytes) -> Sequence[bytes]:
     cursor = parse(v3.Cursor, data)
     call.check_app(cursor.app)
     if _find(call, cursor) is not None:
-        call.datastore.sessions.delete(cursor.cursor, [_PART], deadline=call.deadline)
+        call.datastore.sessions.delete(cursor.cursor, [_FIRST, _LATER], deadline=call.deadline)
     return (v3.VoidProto().SerializeToString(),)
 
 
@@ -91,7 +91,8 @@ def _load(call: Call, cursor: v3.Cursor) -> Continuation:
 
 
 def _find(call: Call, cursor: v3.Cursor) -> Continuation | None:
-    (stored,) = call.datastore.sessions.read(cursor.cursor, _PART, deadline=call.deadline)
+    first, later = call.datastore.sessions.read(cursor.cursor, _FIRST, _LATER, deadline=call.deadline)
+    stored = later or first
     state = Continuation.FromString(stored) if stored else None
     return state if state is not None and state.app == cursor.app else None
 

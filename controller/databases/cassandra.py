@@ -1,0 +1,150 @@
+"""Cassandra: peers. The first node is the seed; the others join one at a time, each after the one before is done."""
+
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from controller import jvm
+from controller.recipe import Cluster, Command, Node, NotReady, Service, Stage
+from controller.rendering import render
+
+ENGINES = ("java", "cassandra")
+MOST_NODES = 9
+
+PORT = 9042
+#: The data centre that SimpleSnitch puts every node in.
+DATACENTER = "datacenter1"
+_HEAP_MIB = 256
+_MAIN = "org.apache.cassandra.service.CassandraDaemon"
+_ANSWER_SECONDS = 10
+_JAMM = "jamm-0.4.0.jar"
+
+_EXPORTS = (
+    "java.base/java.lang.ref java.base/jdk.internal.misc java.management.rmi/com.sun.jmx.remote.internal.rmi "
+    "java.rmi/sun.rmi.registry java.rmi/sun.rmi.server java.sql/java.sql jdk.attach/sun.tools.attach "
+    "jdk.compiler/com.sun.tools.javac.file jdk.unsupported/sun.misc"
+)
+_OPENS = (
+    "java.base/java.io java.base/java.lang java.base/java.lang.module java.base/java.lang.reflect java.base/java.nio "
+    "java.base/java.util java.base/jdk.internal.loader java.base/jdk.internal.math java.base/jdk.internal.module "
+    "java.base/jdk.internal.ref java.base/jdk.internal.reflect java.base/jdk.internal.util.jar java.base/sun.nio.ch "
+    "jdk.compiler/com.sun.tools.javac jdk.management/com.sun.management.internal"
+)
+#: A ring delay as for machines that stand side by side, and a short farewell. No JMX: its port cannot be bound to the
+#: node's own address.
+_PROPERTIES = {
+    "jdk.attach.allowAttachSelf": "true",
+    "io.netty.tryReflectionSetAccessible": "true",
+    "io.netty.allocator.useCacheForAllThreads": "true",
+    "io.netty.allocator.maxOrder": "11",
+    "cassandra.ring_delay_ms": "2000",
+    "cassandra.shutdown_announce_in_ms": "200",
+    "cassandra.skip_wait_for_gossip_to_settle": "0",
+    "cassandra.superuser_setup_delay_ms": "0",
+}
+
+
+def files(node: Node, cluster: Cluster) -> Mapping[Path, str]:
+    return {
+        node.conf / "cassandra.yaml": render("cassandra.yaml.j2", node=node, seed=cluster.hosts[0], port=PORT),
+        node.conf / "logback.xml": render("logback.xml.j2"),
+    }
+
+
+def services(node: Node, cluster: Cluster) -> Sequence[Service]:
+    engine = cluster.engines["cassandra"]
+    properties = _PROPERTIES | {
+        "cassandra.config": (node.conf / "cassandra.yaml").as_uri(),
+        "cassandra.storagedir": str(node.data),
+        "cassandra.logdir": str(node.log),
+    }
+    options = (
+        "-XX:MaxDirectMemorySize=128M",
+        "-Xss256k",
+        f"-javaagent:{engine / 'lib' / _JAMM}",
+        *jvm.opened(_EXPORTS.split(), _OPENS.split()),
+        *(f"-D{name}={value}" for name, value in properties.items()),
+    )
+    classpath = [node.conf, engine / "lib"]
+    command = jvm.command(cluster.engines["java"], _HEAP_MIB, classpath, _MAIN, options=options)
+    return [Service("cassandra", command, stop_seconds=20)]
+
+
+def stages(cluster: Cluster) -> Sequence[Stage]:
+    return [Stage("cassandra", (node,), answers) for node in cluster.nodes]
+
+
+def first_boot(primary: Node, cluster: Cluster) -> Sequence[Command]:
+    del primary, cluster
+    return []
+
+
+def log_files(node: Node) -> Sequence[Path]:
+    return [node.log / "cassandra.log"]
+
+
+def store_urls(cluster: Cluster) -> Sequence[str]:
+    places = [f"{host}:{PORT}" for host in cluster.hosts]
+    return [f"cassandra:{','.join([*places[first:], *places[:first]])}" for first in range(len(places))]
+
+
+def choose_primary(cluster: Cluster) -> Node:
+    return cluster.nodes[0]
+
+
+def answers(node: Node, cluster: Cluster) -> None:
+    """That the node has joined: it opens its port for clients last."""
+    del cluster
+    try:
+        socket.create_connection((node.host, PORT), _ANSWER_SECONDS).close()
+    except OSError as error:
+        raise NotReady(f"{node.host}:{PORT}: {error}") from error
+    with _session(node) as session:
+        session.execute("SELECT release_version FROM system.local")
+
+
+def ready(node: Node, cluster: Cluster) -> None:
+    replicas = min(3, len(cluster.nodes))
+    with _session(node) as session:
+        session.execute(
+            "CREATE KEYSPACE IF NOT EXISTS pbserver_ready WITH replication = "
+            f"{{'class': 'NetworkTopologyStrategy', '{DATACENTER}': {replicas}}}"
+        )
+        session.execute("CREATE TABLE IF NOT EXISTS pbserver_ready.rows (s text, k text, v text, PRIMARY KEY (s, k))")
+        session.execute("INSERT INTO pbserver_ready.rows (s, k, v) VALUES ('s', %s, 'written')", [node.name])
+        for condition in ("k = %s", "k >= %s LIMIT 1"):
+            query = f"SELECT v FROM pbserver_ready.rows WHERE s = 's' AND {condition}"  # noqa: S608 - one of two
+            found = [row.v for row in session.execute(query, [node.name])]
+            if found != ["written"]:
+                raise NotReady(f"{node.host}:{PORT} returns {found} for what was written")
+
+
+@contextmanager
+def _session(node: Node) -> Iterator[Any]:
+    """At QUORUM, through this node only. Raises NotReady."""
+    from cassandra import ConsistencyLevel, DriverException
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT, ExecutionProfile, NoHostAvailable
+    from cassandra.cluster import Cluster as Driver
+    from cassandra.policies import WhiteListRoundRobinPolicy
+
+    profile = ExecutionProfile(
+        load_balancing_policy=WhiteListRoundRobinPolicy([node.host]),
+        consistency_level=ConsistencyLevel.QUORUM,
+        request_timeout=_ANSWER_SECONDS,
+    )
+    driver = Driver(
+        [node.host],
+        port=PORT,
+        protocol_version=5,
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        connect_timeout=_ANSWER_SECONDS,
+        control_connection_timeout=_ANSWER_SECONDS,
+    )
+    try:
+        yield driver.connect()
+    except (DriverException, NoHostAvailable) as error:
+        raise NotReady(f"{node.host}:{PORT}: {error}") from error
+    finally:
+        driver.shutdown()

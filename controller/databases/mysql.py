@@ -1,0 +1,202 @@
+"""MySQL as a MariaDB Galera cluster: every node takes writes; one begins the cluster, the others copy its data."""
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from controller.recipe import Cluster, Command, Node, NotReady, Service, Stage
+from controller.rendering import render
+
+ENGINES = ("mariadb",)
+MOST_NODES = 9
+
+PORT = 3306
+DATABASE = "pbserver"
+USER = "pbserver"
+_ANSWER_SECONDS = 5
+_STATE = "grastate.dat"
+_NO_POSITION = -1
+_FIELD = re.compile(r"^(seqno|safe_to_bootstrap):\s*(-?\d+)\s*$", re.MULTILINE)
+_RECOVERED = re.compile(r"WSREP: Recovered position: \S+:(-?\d+)")
+_PROBE = (
+    "CREATE TABLE IF NOT EXISTS pbserver_ready (k VARBINARY(64) PRIMARY KEY, v VARBINARY(64))",
+    "REPLACE INTO pbserver_ready VALUES (%s, 'written')",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GaleraState:
+    """What a node wrote down when it stopped; `position` is -1 if it was killed."""
+
+    position: int
+    last_to_stop: bool
+
+
+def files(node: Node, cluster: Cluster) -> Mapping[Path, str]:
+    tree = cluster.engines["mariadb"]
+    return {
+        _config(node): render("galera.cnf.j2", node=node, hosts=cluster.hosts, port=PORT, tree=tree, user=_account()),
+        node.conf / "first-boot.sql": render("galera-first-boot.sql.j2", database=DATABASE, user=USER),
+        node.conf / "bin" / "rsync": render("rsync.sh.j2", rsync=tree / "usr/bin/rsync"),
+    }
+
+
+def services(node: Node, cluster: Cluster) -> Sequence[Service]:
+    begins = ("--wsrep-new-cluster",) if node == cluster.primary and not cluster.running else ()
+    return [Service("mariadbd", (*_mariadbd(node, cluster), *begins), _environment(node, cluster), stop_seconds=20)]
+
+
+def stages(cluster: Cluster) -> Sequence[Stage]:
+    """Joiners together: when most nodes have died at once, the rest serves again only after all of them are back."""
+    first = () if cluster.running else (cluster.primary,)
+    others = tuple(node for node in cluster.nodes if node not in first)
+    return [Stage("mariadbd", nodes, synced) for nodes in (first, others) if nodes]
+
+
+def first_boot(primary: Node, cluster: Cluster) -> Sequence[Command]:
+    tree = cluster.engines["mariadb"]
+    arguments = (
+        str(tree / "usr/bin/mariadb-install-db"),
+        "--no-defaults",
+        f"--basedir={tree / 'usr'}",
+        f"--datadir={primary.data}",
+        f"--user={_account()}",
+        "--auth-root-authentication-method=normal",
+        "--skip-test-db",
+        f"--extra-file={primary.conf / 'first-boot.sql'}",
+    )
+    return [Command(arguments, _environment(primary, cluster))]
+
+
+def log_files(node: Node) -> Sequence[Path]:
+    return [node.log / "mariadbd.log"]
+
+
+def store_urls(cluster: Cluster) -> Sequence[str]:
+    places = [f"{host}:{PORT}" for host in cluster.hosts]
+    return [
+        f"mysql:{','.join([*places[first:], *places[:first]])}/{DATABASE}?user={USER}" for first in range(len(places))
+    ]
+
+
+def choose_primary(cluster: Cluster) -> Node:
+    """The node that knows every transaction: the last to stop, or after a crash the one with the highest position,
+    which is then told that it may begin the cluster.
+    """
+    states = {node: galera_state(_state(node).read_text()) for node in cluster.nodes if _state(node).exists()}
+    last = [node for node, state in states.items() if state.last_to_stop]
+    if last or not states:
+        return (last or cluster.nodes)[0]
+    positions = {
+        node: _recovered(node, cluster) if state.position == _NO_POSITION else state.position
+        for node, state in states.items()
+    }
+    chosen = most_advanced(positions)
+    _state(chosen).write_text(allowed_to_begin(_state(chosen).read_text()))
+    return chosen
+
+
+def galera_state(text: str) -> GaleraState:
+    """From the text of grastate.dat."""
+    fields = dict(_FIELD.findall(text))
+    return GaleraState(int(fields.get("seqno", _NO_POSITION)), fields.get("safe_to_bootstrap") == "1")
+
+
+def allowed_to_begin(text: str) -> str:
+    """The text of grastate.dat that lets the node begin a cluster."""
+    return re.sub(r"^safe_to_bootstrap:.*$", "safe_to_bootstrap: 1", text, flags=re.MULTILINE)
+
+
+def recovered_position(output: str) -> int:
+    """From what `mariadbd --wsrep-recover` prints; -1 if it found none."""
+    return max((int(position) for position in _RECOVERED.findall(output)), default=_NO_POSITION)
+
+
+def most_advanced(positions: Mapping[Node, int]) -> Node:
+    """The first of those with the highest position."""
+    return max(positions, key=lambda node: (positions[node], -node.number))
+
+
+def synced(node: Node, cluster: Cluster) -> None:
+    """That the node has the others' data and takes part."""
+    del cluster
+    rows = _ask(node, "", ["SHOW STATUS LIKE 'wsrep_local_state_comment'"])
+    if rows != [("wsrep_local_state_comment", "Synced")]:
+        raise NotReady(f"{node.host}:{PORT}: {rows}")
+
+
+def ready(node: Node, cluster: Cluster) -> None:
+    del cluster
+    create, write = _PROBE
+    read = "SELECT v FROM pbserver_ready WHERE k = '{0}'"
+    scan = "SELECT v FROM pbserver_ready WHERE k >= '{0}' ORDER BY k LIMIT 1"
+    for query in (read, scan):
+        rows = _ask(node, DATABASE, [create, write.replace("%s", f"'{node.name}'"), query.format(node.name)])
+        if rows != [(b"written",)]:
+            raise NotReady(f"{node.host}:{PORT} returns {rows} for what was written")
+
+
+def _ask(node: Node, database: str, statements: Iterable[str]) -> list[tuple[object, ...]]:
+    """The rows of the last statement. Raises NotReady."""
+    import pymysql
+
+    try:
+        connection = pymysql.connect(
+            host=node.host,
+            port=PORT,
+            user=USER,
+            database=database or None,
+            autocommit=True,
+            connect_timeout=_ANSWER_SECONDS,
+            read_timeout=_ANSWER_SECONDS,
+            write_timeout=_ANSWER_SECONDS,
+        )
+        with connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+    except pymysql.Error as error:
+        raise NotReady(f"{node.host}:{PORT}: {error}") from error
+
+
+def _recovered(node: Node, cluster: Cluster) -> int:
+    """Asks the storage engine of a node that was killed; -1 if it has nothing, as after a broken copy."""
+    command = [*_mariadbd(node, cluster), "--wsrep-recover"]
+    done = subprocess.run(  # noqa: S603 - a command of ours, no shell
+        command, env={**os.environ, **_environment(node, cluster)}, capture_output=True, check=False
+    )
+    return recovered_position((done.stdout + done.stderr).decode(errors="replace"))
+
+
+def _mariadbd(node: Node, cluster: Cluster) -> tuple[str, ...]:
+    return str(cluster.engines["mariadb"] / "usr/sbin/mariadbd"), f"--defaults-file={_config(node)}"
+
+
+def _config(node: Node) -> Path:
+    return node.conf / "galera.cnf"
+
+
+def _state(node: Node) -> Path:
+    return node.data / _STATE
+
+
+def _environment(node: Node, cluster: Cluster) -> dict[str, str]:
+    """For unpacked packages: where their libraries and commands are; our rsync before theirs."""
+    tree = cluster.engines["mariadb"]
+    libraries = [tree / top / f"{platform.machine()}-linux-gnu" for top in ("usr/lib", "lib")]
+    commands = [tree / top for top in ("usr/sbin", "usr/bin", "sbin", "bin")]
+    return {
+        "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
+        "PATH": ":".join([str(node.conf / "bin"), *map(str, commands), os.environ["PATH"]]),
+    }
+
+
+def _account() -> str:
+    """mariadbd refuses to run as root unless told to."""
+    import pwd
+
+    return pwd.getpwuid(os.geteuid()).pw_name

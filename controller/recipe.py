@@ -1,0 +1,117 @@
+"""What a recipe is made of: nodes and clusters as immutable views, services, stages and commands as data."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+class ClusterError(Exception):
+    """What is asked for does not fit what is there; the text says both."""
+
+
+class NotReady(Exception):
+    """A check that may still come true; the text says what was found instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine's share of a cluster: an address of its own, where the standard ports are free, and a directory."""
+
+    number: int  #: from 1; the first node of a new cluster is its primary
+    host: str
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        return f"node{self.number}"
+
+    @property
+    def conf(self) -> Path:
+        return self.directory / "conf"
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "log"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One immutable view: everything a recipe may look at. `running`: the nodes of which a service runs already."""
+
+    nodes: tuple[Node, ...]
+    engines: Mapping[str, Path]
+    primary: Node
+    running: frozenset[Node] = frozenset()
+
+    @property
+    def hosts(self) -> list[str]:
+        return [node.host for node in self.nodes]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One process. Its output goes to `NODE/log/NAME.log`; SIGKILL follows `stop_seconds` after SIGTERM."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stop_seconds: float = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Something that runs to its end and must exit with 0; `text` goes to its standard input."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+
+
+#: Returns when the node has what it needs, raises NotReady otherwise; gives up by itself after a few seconds.
+Check = Callable[[Node, Cluster], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Services that start together; the next stage starts when `check` has passed on each of their nodes."""
+
+    service: str
+    nodes: tuple[Node, ...]
+    check: Check
+    boot_timeout_seconds: float = 180
+
+
+class Recipe(Protocol):
+    """The parts every module in controller/databases has. All but the last three are pure."""
+
+    ENGINES: tuple[str, ...]  #: what has to be fetched
+    MOST_NODES: int  #: how many nodes this database can be spread over
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[Path, str]:
+        """The node's configuration: absolute path -> text."""
+
+    def services(self, node: Node, cluster: Cluster) -> Sequence[Service]:
+        """The node's processes in the order they start."""
+
+    def stages(self, cluster: Cluster) -> Sequence[Stage]:
+        """The order of the boot, masters first; the reverse is the order of the stop."""
+
+    def first_boot(self, primary: Node, cluster: Cluster) -> Sequence[Command]:
+        """What makes the primary's empty data directory usable: run once, before anything starts."""
+
+    def log_files(self, node: Node) -> Sequence[Path]:
+        """Where the node says what went wrong, the most telling file first."""
+
+    def store_urls(self, cluster: Cluster) -> Sequence[str]:
+        """One URL per entry point, its own node first among the hosts where a URL names several."""
+
+    def choose_primary(self, cluster: Cluster) -> Node:
+        """The node that must start first, seen from what lies on disk. Called with all services down."""
+
+    def ready(self, node: Node, cluster: Cluster) -> None:
+        """A write, a read and a scan through the real client, entering at this node. Raises NotReady."""

@@ -1,0 +1,25 @@
+"""The command `pbdeploy`: fetches database engines and runs real clusters of them on this machine."""
+
+import typer
+
+from deploy import engine_commands, local_commands
+
+app = typer.Typer(
+    name="pbdeploy",
+    help="Database engines, and clusters of them.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(engine_commands.app, name="engines")
+app.add_typer(local_commands.app, name="local")
+
+
+def main() -> None:
+    """The console script."""
+    app(prog_name="pbdeploy")
+
+
+if __name__ == "__main__":
+    main()
