@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .data
 
-.PHONY: serve test check bench protos differential simulate simulate-planted clean
+# Databases whose real clusters `make test` boots. The others' recipes: make test-cluster DB=hbase, DB=mongodb.
+CLUSTERS ?= zookeeper or mysql
+
+.PHONY: serve test test-cluster matrix check bench protos differential simulate simulate-planted clean
 
 serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." for flags
 	@$(BIN)/pbserver serve --store "lmdb:$(DATA)" $(ARGS)
@@ -12,6 +15,14 @@ serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." 
 test: $(VENV)/.test ## everything
 	$(MAKE) --no-print-directory check
 	$(BIN)/python -m pytest --durations=10 tests/conformance tests/layers tests/differential tests/isolation tests/simulation tests/faults tests/e2e
+	$(BIN)/python -m pytest --durations=10 --timeout=600 tests/clusters -k "$(CLUSTERS)"
+
+test-cluster: $(VENV)/.test ## DB=..: a database's real cluster: its recipe, and where there is an adapter all of its suite
+	$(BIN)/python -m pytest --durations=10 --timeout=600 tests/clusters -k "$(or $(DB),$(CLUSTERS))"
+
+matrix: $(VENV)/.test ## the suites over real databases, and the README's support matrix from what they have proven
+	CLUSTER_RESULTS=tests/clusters/results $(BIN)/python -m pytest --timeout=600 tests/clusters -k "_store"
+	$(BIN)/python -m tests.clusters.matrix
 
 check: $(VENV)/.test ## the fast loop: format, lint, imports, types, unit tests
 	$(BIN)/ruff format --check .

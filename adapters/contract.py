@@ -271,6 +271,11 @@ class Sweepable(Protocol):
         ...
 
 
+def leaves_behind(store: object) -> bool:
+    """Whether a store, or one it stands on (`inner`), says by LEAVES_BEHIND that it leaves what has to be swept."""
+    return getattr(store, "LEAVES_BEHIND", False) or (hasattr(store, "inner") and leaves_behind(store.inner))
+
+
 def swept(store: PointStore, table: Table, scope: bytes, *, deadline: float) -> int:
     """What `store` sweeps of a scope, where it sweeps at all."""
     return store.sweep(table, scope, deadline=deadline) if isinstance(store, Sweepable) else 0

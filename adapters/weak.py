@@ -6,8 +6,8 @@
 Limits of 0 are none. What is not claimed is refused (the checked layer stands around it) or visibly does not hold:
 
 - Below atomicity BATCH the parts of a call are applied one by one, and other threads see them appear.
-- `shuffle=SEED` applies the parts in random order; each of its unconditional rows may be applied a second time, up to
-  LATEST_CALLS calls later.
+- `shuffle=SEED` applies the parts in random order; each row of a part without conditions may be applied a second time,
+  up to LATEST_CALLS calls later.
 - `fail=PERCENT` of the write calls stop midway with applied=UNKNOWN. What was left of them is lost, or applied later,
   conditional parts too where their condition still holds. A `settle` read of their row applies half of those at once.
 - `stale=yes` claims EVENTUAL: a read or scan may be answered by a replica up to MAX_LAG rows behind, one with `settle`
@@ -110,8 +110,8 @@ class WeakPoints:
                     self._postpone_some(parts[number:])
                     break
                 self._apply(part)
-                if self._shuffled:
-                    self._postpone_some([[each] for each in part if not is_conditional(each[1])])
+                if self._shuffled and not any(is_conditional(each) for _, each in part):
+                    self._postpone_some([[each] for each in part])
         if fails_at is not None:
             raise Unavailable(f"weak: stopped after {fails_at} of {len(parts)} parts, as asked", Applied.UNKNOWN)
 

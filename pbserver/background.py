@@ -23,6 +23,8 @@ _LOOK_SECONDS = 0.5  # between two looks for indexes to build
 _STEP_SECONDS = 60.0
 _PAUSE_SECONDS = 0.002  # between two batches, so that calls are not kept waiting
 _TEND_SECONDS = 5.0
+_CLEAR_SECONDS = 3600.0
+_CLEAR_PAUSE_SECONDS = 0.01  # between two scopes
 _MOST_WAITING = 10_000
 _THREADS = 8
 
@@ -43,9 +45,10 @@ class Hands:
         self._lock = threading.Lock()
 
     def later(self, work: Callable[[], object]) -> bool:
-        if not self._thread.is_alive():
-            with suppress(RuntimeError):  # another call has started it
-                self._thread.start()
+        if self._thread.ident is None:
+            with self._lock:
+                if self._thread.ident is None:
+                    self._thread.start()
         try:
             self._waiting.put_nowait(work)
         except queue.Full:
@@ -93,6 +96,10 @@ def background_threads(datastore: Datastore, closing: threading.Event, *, first:
     return [
         *of_each,
         threading.Thread(target=_sweep, args=(datastore, closing), name="sweeper", daemon=True),
+        *(
+            [threading.Thread(target=_clear, args=(datastore, closing), name="clearer", daemon=True)]
+            * datastore.is_swept
+        ),
         threading.Thread(target=_build, args=(datastore, closing), name="builder", daemon=True),
     ]
 
@@ -115,6 +122,17 @@ def _sweep(datastore: Datastore, closing: threading.Event) -> None:
             log.warning("sweeping sessions failed; it is tried again", error=str(error))
         else:
             log.debug("sessions swept", rows=deleted)
+
+
+def _clear(datastore: Datastore, closing: threading.Event) -> None:
+    """Removes what layers have left behind, once an hour, scope by scope."""
+    while not closing.wait(_CLEAR_SECONDS):
+        try:
+            removed = datastore.sweep_layers(_STEP_SECONDS, lambda: closing.wait(_CLEAR_PAUSE_SECONDS))
+        except (StoreError, DatastoreError) as error:
+            log.warning("clearing what layers left behind failed; it is tried again", error=str(error))
+        else:
+            log.debug("what layers left behind is cleared", rows=removed)
 
 
 def _build(datastore: Datastore, closing: threading.Event) -> None:

@@ -9,7 +9,7 @@ Store = Annotated[str | None, typer.Option(metavar="URL", help="Where data lives
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings as TOML.")]
 Apps = Annotated[
     list[str] | None,
-    typer.Option("--app", metavar="ID[/DATABASE]", help="May be given several times; known ones need not be."),
+    typer.Option("--app", metavar="ID[/DATABASE]", help="Only this app; may be given several times."),
 ]
 Repair = Annotated[bool, typer.Option("--repair", help="Put right what the entities tell.")]
 Most = Annotated[int, typer.Option(metavar="N", min=0, help="Problems shown; the others are counted.")]
@@ -20,8 +20,8 @@ def verify(
 ) -> None:
     """Checks every entity against its index rows and the reverse, while a server runs or not.
 
-    Ends with status 0 when nothing is wrong, 1 when something is, 2 when it could not look. It sees the apps that are
-    named and those that have, or had, composite indexes.
+    Ends with status 0 when nothing is wrong, 1 when something is, 2 when it could not look. It sees all apps that ever
+    stored an entity, or those that are named.
     """
     from pbserver.verification import admin
 

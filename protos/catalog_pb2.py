@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from protos import entity_pb2 as protos_dot_entity__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/catalog.proto\x12\x10pbserver.catalog\x1a\x13protos/entity.proto\"\x91\x01\n\x07\x43\x61talog\x12\x0f\n\x07next_id\x18\x01 \x02(\x03\x12.\n\x05\x65ntry\x18\x02 \x03(\x0b\x32\x1f.pbserver.catalog.Catalog.Entry\x1a\x45\n\x05\x45ntry\x12.\n\x05index\x18\x01 \x02(\x0b\x32\x1f.pbserver.entity.CompositeIndex\x12\x0c\n\x04note\x18\x02 \x01(\x0c\"W\n\x08Progress\x12\x12\n\nname_space\x18\x01 \x02(\x0c\x12\x0c\n\x04path\x18\x02 \x02(\x0c\x12\x10\n\x08\x65ntities\x18\x03 \x02(\x03\x12\x17\n\x0fnoticed_seconds\x18\x04 \x01(\x03')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/catalog.proto\x12\x10pbserver.catalog\x1a\x13protos/entity.proto\"\x91\x01\n\x07\x43\x61talog\x12\x0f\n\x07next_id\x18\x01 \x02(\x03\x12.\n\x05\x65ntry\x18\x02 \x03(\x0b\x32\x1f.pbserver.catalog.Catalog.Entry\x1a\x45\n\x05\x45ntry\x12.\n\x05index\x18\x01 \x02(\x0b\x32\x1f.pbserver.entity.CompositeIndex\x12\x0c\n\x04note\x18\x02 \x01(\x0c\"\xaf\x01\n\x08Progress\x12\x12\n\nname_space\x18\x01 \x02(\x0c\x12\x0c\n\x04path\x18\x02 \x02(\x0c\x12\x10\n\x08\x65ntities\x18\x03 \x02(\x03\x12\x17\n\x0fnoticed_seconds\x18\x04 \x01(\x03\x12\x18\n\x10\x63lean_name_space\x18\x05 \x01(\x0c\x12\x11\n\tclean_row\x18\x06 \x01(\x0c\x12\x10\n\x08is_clean\x18\x07 \x01(\x08\x12\x17\n\x0fleaving_seconds\x18\x08 \x01(\x03')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,6 +36,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CATALOG']._serialized_end=209
   _globals['_CATALOG_ENTRY']._serialized_start=140
   _globals['_CATALOG_ENTRY']._serialized_end=209
-  _globals['_PROGRESS']._serialized_start=211
-  _globals['_PROGRESS']._serialized_end=298
+  _globals['_PROGRESS']._serialized_start=212
+  _globals['_PROGRESS']._serialized_end=387
 # @@protoc_insertion_point(module_scope)

@@ -183,6 +183,8 @@ class _Translation:
 class LongValuesStore:
     """A store without a value limit. `sweep_after_seconds`: see sweep."""
 
+    LEAVES_BEHIND = True
+
     def __init__(self, store: OrderedStore, sweep_after_seconds: float = 3600.0) -> None:
         limits = store.capabilities
         if limits.max_value_bytes is None or limits.max_value_bytes < SHORTEST_LIMIT:

@@ -100,6 +100,8 @@ class TreeStore:
     `sweep_after_seconds`: how long a page must have been loose; far above any deadline and TRUSTED_SECONDS.
     """
 
+    LEAVES_BEHIND = True
+
     def __init__(
         self,
         store: PointStore,

@@ -123,6 +123,8 @@ class _Snapshot:
 class VersionedStore(_VersionedReader):
     """A store with versioned writes. `horizon_seconds`: how long the version of a deleted row is kept."""
 
+    LEAVES_BEHIND = True
+
     def __init__(self, store: OrderedStore, horizon_seconds: float = 86_400.0) -> None:
         super().__init__(store)
         limits = store.capabilities

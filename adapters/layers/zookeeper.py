@@ -97,6 +97,8 @@ def first_nodes(bucket_count: int) -> dict[str, bytes]:
 class ZookeeperStore:
     """A store with compare-and-set. It closes the znodes with itself."""
 
+    LEAVES_BEHIND = True
+
     def __init__(self, store: OrderedStore, znodes: "Znodes") -> None:
         missing = missing_below(store.capabilities)
         if missing:

@@ -51,12 +51,6 @@ def fetch(name: str, directory: Path | None = None, *, use: Path | None = None, 
     return where
 
 
-def installed_parts(where: Path) -> dict[str, str]:
-    """What was installed: part -> version or sum; empty for a copy of the operator's."""
-    record = where / _RECORD
-    return json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
-
-
 def _engine(name: str) -> Engine:
     if name not in ENGINES:
         raise EngineError(f"unknown engine {name!r}; known engines: {', '.join(ENGINES)}")

@@ -6,12 +6,14 @@ rows, the heads of the groups they were read from, checked, and the place where 
 write. So a build goes on after a crash where it stood, and several servers may work on it at once.
 
 On a store that writes row by row, a row carries its entity's version instead: whatever a later commit says of it wins.
-A commit planned before the index was created may still be under way there, so the build first lets it settle.
+A commit planned before the index was created may still be under way there, so the build first lets it settle, and takes
+out what it has left behind (cleaning.py). A removal lets commits settle as well that still know of the index.
 """
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Literal, NamedTuple
 
 from adapters.contract import (
     ABSENT,
@@ -29,8 +31,9 @@ from adapters.contract import (
 from adapters.errors import Conflict
 from pbserver.datastore import catalog, composites, entities, keys, metadata, tables
 from pbserver.datastore.catalog import Catalog
+from pbserver.datastore.cleaning import Cleaner
 from pbserver.datastore.composites import Composite, State
-from pbserver.datastore.errors import BadRequest
+from pbserver.datastore.errors import BadRequest, ConcurrentTransaction
 from pbserver.datastore.groups import Groups
 from pbserver.datastore.keys import Key
 from protos.catalog_pb2 import Progress
@@ -56,7 +59,6 @@ class _Batch(NamedTuple):
     checks: list[Operation] = []  # noqa: RUF012 - never changed
     rows: list[Rows] = []  # noqa: RUF012
     refused: str = ""
-    waits: bool = False
 
 
 class Builder:
@@ -101,10 +103,12 @@ class Builder:
 
     def _build(self, work: Unfinished, deadline: float) -> bool:
         project, composite = work
+        if not self._groups.steady and not self._is_settled_and_clean(work, deadline):
+            return True
         address = catalog.progress_address(project, composite.id)
         found = self._groups.read([], lambda reader: self._batch_to_write(reader, work, deadline), deadline=deadline)
-        if found is None or found.waits:
-            return found is not None
+        if found is None:
+            return False
         if found.progress is None:
             done = [Write(address, None)]
             self._catalog.move(project, composite, State.SERVING, deadline=deadline, operations=done)
@@ -128,8 +132,6 @@ class Builder:
         if indexes.find(composite.id) != composite:
             return None
         stored, progress = self._progress(reader, work, deadline)
-        if not self._groups.steady and (waiting := self._settle(work, stored, progress, deadline)):
-            return waiting
         found = self._next_entities(reader, work, progress, deadline)
         if found is None:
             return _Batch(stored, None)
@@ -141,17 +143,35 @@ class Builder:
         progress.entities += len(page)
         return _Batch(stored, progress, checks, rows, refused)
 
-    def _settle(self, work: Unfinished, stored: bytes | None, progress: Progress, deadline: float) -> "_Batch | None":
-        """A batch that only waits, as long as a commit may be under way that does not know of the index."""
+    def _is_settled_and_clean(self, work: Unfinished, deadline: float) -> bool:
+        """Whether nobody writes any longer who does not know of the index, and nothing is left of whoever did."""
+        if not self._is_settled(work, "noticed_seconds", deadline):
+            return False
+        stored, progress = self._progress(self._store, work, deadline)
+        if progress.is_clean:
+            return True
+        with suppress(ConcurrentTransaction):  # the same page again
+            Cleaner(self._store, self._groups, *work).page(progress, self._batch, deadline=deadline)
+            self._keep(work, stored, progress, deadline)
+        return False
+
+    def _is_settled(
+        self, work: Unfinished, since: Literal["noticed_seconds", "leaving_seconds"], deadline: float
+    ) -> bool:
+        """Whether no commit can be under way that took the index to be in another state."""
         now = int(time.time())
-        if not progress.HasField("noticed_seconds"):
-            progress.noticed_seconds = now
-            address = catalog.progress_address(work.project, work.composite.id)
-            self._store.write([Write(address, progress.SerializeToString(), stored or ABSENT)], deadline=deadline)
-        if now >= progress.noticed_seconds + SETTLE_SECONDS:
-            return None
+        stored, progress = self._progress(self._store, work, deadline)
+        if not progress.HasField(since):
+            setattr(progress, since, now)
+            self._keep(work, stored, progress, deadline)
+        if now >= getattr(progress, since) + SETTLE_SECONDS:
+            return True
         time.sleep(_WAIT_SECONDS)
-        return _Batch(stored, progress, waits=True)
+        return False
+
+    def _keep(self, work: Unfinished, stored: bytes | None, progress: Progress, deadline: float) -> None:
+        address = catalog.progress_address(work.project, work.composite.id)
+        self._store.write([Write(address, progress.SerializeToString(), stored or ABSENT)], deadline=deadline)
 
     def _next_entities(
         self, reader: Reader, work: Unfinished, progress: Progress, deadline: float
@@ -202,6 +222,8 @@ class Builder:
 
     def _remove(self, work: Unfinished, deadline: float) -> bool:
         project, composite = work
+        if not self._groups.steady and not self._is_settled(work, "leaving_seconds", deadline):
+            return True
         kind = composite.definition.kind
         stop = after_prefix(composite.prefix)
         for partition in metadata.partitions_of_kind(self._store, project, kind, deadline):

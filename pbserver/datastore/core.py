@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from adapters.contract import ABSENT, Atomicity, OrderedStore, Reader, Write
+from adapters.contract import ABSENT, Atomicity, OrderedStore, Reader, Write, leaves_behind
 from adapters.errors import Conflict, Corrupt
-from pbserver.datastore import catalog, ids, metadata, needs, statistics
+from pbserver.datastore import catalog, ids, metadata, needs, projects, statistics
 from pbserver.datastore.batch_groups import BatchGroups
 from pbserver.datastore.building import Builder
 from pbserver.datastore.catalog import Catalog
@@ -30,6 +30,16 @@ _MOST_SUGGESTIONS = 1000  # in a process's life
 
 def _say_nothing(index: str) -> None:
     del index
+
+
+def open_groups(store: OrderedStore, beside: Beside, *, remember: bool, early: bool) -> Groups:
+    """How entity groups are read and committed, by what the store promises. `remember`: nobody else ever drops its
+    tables; `early`: see Datastore.
+    """
+    kinds = Kinds(remember=remember)
+    if store.capabilities.atomicity is Atomicity.BATCH and store.capabilities.snapshot:
+        return BatchGroups(store, kinds)
+    return RowGroups(store, kinds, beside, remember=remember, early=early)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +77,8 @@ class Datastore:
         self.catalog = Catalog(store)
         self.ids = Ids(store, block=1 if testing else ID_BLOCK)
         self.sessions = Sessions(store)
-        kinds = Kinds(remember=not testing)
         beside = beside or InTurn()
-        whole = store.capabilities.atomicity is Atomicity.BATCH and store.capabilities.snapshot
-        self._groups: Groups = (
-            BatchGroups(store, kinds) if whole else RowGroups(store, kinds, beside, remember=not testing, early=early)
-        )
+        self._groups = open_groups(store, beside, remember=not testing, early=early)
         self.transactions = Transactions(store, self.sessions, self._groups, beside)
 
     def prepare(self, *, deadline: float) -> None:
@@ -210,6 +216,15 @@ class Datastore:
     def tend(self, *, deadline: float) -> None:
         """To be called every few seconds by one thread of each process: finishes commits that were left unfinished."""
         self._groups.tend(deadline=deadline)
+
+    @property
+    def is_swept(self) -> bool:
+        """Whether layers of the store leave behind what has to be swept."""
+        return leaves_behind(self._store)
+
+    def sweep_layers(self, deadline_seconds: float, pause: Callable[[], bool]) -> int:
+        """projects.sweep_all of the store."""
+        return projects.sweep_all(self._store, deadline_seconds=deadline_seconds, pause=pause)
 
     def builder(self) -> Builder:
         """Works on this Datastore's composite indexes, for one thread."""

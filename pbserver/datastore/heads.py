@@ -7,10 +7,14 @@ P -> A, and no head is ever deleted: so no head comes back, and a compare-and-se
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from google.protobuf.message import DecodeError
+
 from adapters.contract import Address, Table, Write
+from pbserver.datastore.errors import Internal
 from protos.heads_pb2 import Head as Message
 
 KEPT_COMMITS = 16  #: how many of its last commits a head remembers
+_SLOT_BYTES = 8
 
 
 class State(IntEnum):
@@ -113,14 +117,24 @@ def encode(head: Head) -> bytes:
         message.primary.base = head.primary.base
     for slot, uid in head.recent:
         message.recent.add(slot=slot, uid=uid)
-    return head.slot.to_bytes(8, "big") + message.SerializeToString()
+    return head.slot.to_bytes(_SLOT_BYTES, "big") + message.SerializeToString()
 
 
 def decode(raw: bytes | None) -> Head:
+    """Raises Internal for what is no head."""
     if raw is None:
         return Head()
-    slot = int.from_bytes(raw[:8], "big")
-    message = Message.FromString(raw[8:])
+    try:
+        return _decoded(raw)
+    except (DecodeError, ValueError) as error:
+        raise Internal("the head of an entity group cannot be read; run a verification of the store") from error
+
+
+def _decoded(raw: bytes) -> Head:
+    if len(raw) < _SLOT_BYTES:
+        raise ValueError(f"{len(raw)} bytes are no slot")
+    slot = int.from_bytes(raw[:_SLOT_BYTES], "big")
+    message = Message.FromString(raw[_SLOT_BYTES:])
     rows = tuple(
         Write(
             Address(Table(row.table), row.scope, row.place, row.key),

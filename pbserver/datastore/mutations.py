@@ -9,9 +9,7 @@ from pbserver.datastore.catalog import Indexes
 from pbserver.datastore.entities import Entity
 from pbserver.datastore.errors import DatastoreError
 from pbserver.datastore.keys import Key, partition_names, project_of
-from pbserver.datastore.tables import entity_address, index_changes, kind_address, project_address
-
-_PRESENT = b"\x01"
+from pbserver.datastore.tables import PRESENT, entity_address, index_changes, kind_address, project_address
 
 
 class Mutation(NamedTuple):
@@ -66,7 +64,7 @@ class Kinds:
         if project not in self._known and project not in changes.new_kinds:
             listings.append((project, project_address(project)))
         changes.new_kinds.update(name for name, _ in listings)
-        return [Write(address, _PRESENT) for _, address in listings]
+        return [Write(address, PRESENT) for _, address in listings]
 
     def written(self, changes: Changes) -> None:
         """To be called when the writes of `changes` are done."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
 
-from adapters.contract import Address, KeyRange, OrderedStore, Table, Write, after_prefix
+from adapters.contract import Address, KeyRange, OrderedStore, Reader, Table, Write, after_prefix
 from adapters.errors import Applied, StoreError
 from pbserver.datastore.encoding import text
 from pbserver.datastore.errors import Timeout
@@ -32,7 +32,7 @@ IDLE_SECONDS = 30.0  #: how long a group is not used before its note is taken aw
 BEAT_SECONDS = 10.0
 LEASE_SECONDS = 30.0
 DEAD_SECONDS = 60.0  #: twice the lease: clocks may run differently, but not so much
-FORGOTTEN_SECONDS = 86_400.0  #: after which nobody expects a server without notes to come back
+FORGOTTEN_SECONDS = 7 * 86_400.0  #: after which a server without notes does not come back; above every horizon
 _AT_ONCE = 100  # groups looked at, and notes taken away, with one call
 _PAUSE_SECONDS = 0.05  # between two such calls
 _BEAT = "server"
@@ -188,7 +188,8 @@ class _Others:
 
     def tend(self, deadline: float) -> None:
         """Looks at the beats; finishes what servers that have died have noted, 100 groups at a time."""
-        beats = self._beats(deadline)
+        beats = servers(self._store, deadline=deadline)
+        beats.pop(self._server, None)
         now = time.monotonic()
         self._seen = {
             server: seen if (seen := self._seen.get(server)) is not None and seen[0] == beat else (beat, now)
@@ -202,18 +203,6 @@ class _Others:
                 time.sleep(_PAUSE_SECONDS)
             if time.time_ns() - int(beat) > FORGOTTEN_SECONDS * 1e9:
                 self._store.write([Write(_beat_address(server), None)], deadline=deadline)
-
-    def _beats(self, deadline: float) -> dict[bytes, bytes]:
-        prefix = text(_BEAT.encode())
-        found: dict[bytes, bytes] = {}
-        keys = KeyRange(prefix, after_prefix(prefix))
-        while True:
-            page = self._store.scan(Table.META, META_SCOPE, keys, limit=_AT_ONCE, deadline=deadline)
-            found.update((key[len(prefix) :], value) for key, value in page)
-            if len(page) < _AT_ONCE:
-                found.pop(self._server, None)
-                return found
-            keys = KeyRange(page[-1][0] + b"\x00", keys.stop)
 
     def _noted(self, server: bytes, deadline: float) -> dict[bytes, int]:
         """Some of a server's notes: groups, and the versions of their notes."""
@@ -230,6 +219,19 @@ class _Others:
             [Write(note_address(server, group), None, version=version + 1) for group, version in notes.items()],
             deadline=deadline,
         )
+
+
+def servers(reader: Reader, *, deadline: float) -> dict[bytes, bytes]:
+    """The beats of all servers that may have notes, by the scope of their notes."""
+    prefix = text(_BEAT.encode())
+    found: dict[bytes, bytes] = {}
+    keys = KeyRange(prefix, after_prefix(prefix))
+    while True:
+        page = reader.scan(Table.META, META_SCOPE, keys, limit=_AT_ONCE, deadline=deadline)
+        found.update((key[len(prefix) :], value) for key, value in page)
+        if len(page) < _AT_ONCE:
+            return found
+        keys = KeyRange(page[-1][0] + b"\x00", keys.stop)
 
 
 def _beat_address(server: bytes) -> Address:

@@ -26,6 +26,8 @@ KIND_ROW = b"\x01"
 PROPERTY_ROW = b"\x02"
 COMPOSITE_ROW = b"\x03"
 
+PRESENT = b"\x01"  #: the value of rows that only say that there is something
+
 _HEAD = b"\x00"
 _ENTITY = b"\x01"
 _VALUE = Struct(">HHB")
@@ -97,6 +99,12 @@ def index_changes(key: Key, old: dict[bytes, bytes], new: dict[bytes, bytes]) ->
         kindless = {key.path: row_value(key, repeated=False) if new else None}
         rows.append(Rows(Table.KINDLESS, key.partition, key.path, kindless))
     return rows
+
+
+def kindless_group(partition: bytes, row: tuple[bytes, bytes]) -> bytes:
+    """The entity group that a kindless row leads to; of a damaged row, a group that nobody has."""
+    path, value = row
+    return partition + path[: int.from_bytes(value[2:4], "big")]
 
 
 def kind_address(project: bytes, namespace: bytes, kind: bytes) -> Address:

@@ -28,7 +28,7 @@ _MOST_PASSES = 5  # a kind listed anew shows rows that could not be reached befo
 _SECONDS = 60.0
 
 _UNSEEN = (
-    "other apps, and rows to which no listed kind and no entity leads, cannot be reached and were not checked "
+    "rows to which no listed app, no listed kind and no entity leads cannot be reached and were not checked "
     "(pbserver/verification/walk.py)"
 )
 
@@ -75,10 +75,11 @@ def _check_format(store: OrderedStore, url: str) -> None:
 
 
 def _projects(store: OrderedStore, apps: list[str]) -> list[bytes]:
+    """The projects of the apps that are named, or all that the store tells of."""
     named = [keys.partition(app.encode(), database.encode(), b"") for app, _, database in map(_split, apps)]
-    found = list(dict.fromkeys([*named, *known_projects(store)]))
+    found = list(dict.fromkeys(named)) or known_projects(store)
     if not found:
-        raise ValueError("which apps? The store tells only of those with composite indexes; name yours with --app ID")
+        raise ValueError("which apps? The store tells of none; if it should hold one, name it with --app ID")
     return found
 
 
@@ -101,7 +102,7 @@ def _verify(store: OrderedStore, projects: list[bytes], *, repair: bool, most: i
         if not mended or number == _MOST_PASSES - 1:
             break
     report.end(tally, projects)
-    return _WRONG if report.wrong else 0
+    return _WRONG if report.wrong else _NOT_LOOKED if tally.restless else 0
 
 
 @contextmanager
@@ -115,7 +116,8 @@ def _told(tally: Tally) -> Iterator[None]:
 
 
 def _counts(tally: Tally) -> str:
-    return f"{tally.entities} entities, {tally.index_rows} index rows"
+    finished = f", {tally.unfinished} unfinished commits finished" if tally.unfinished else ""
+    return f"{tally.entities} entities, {tally.index_rows} index rows{finished}"
 
 
 class _Report:
@@ -151,5 +153,8 @@ class _Report:
             sys.stdout.write(f"{self._mended} problems repaired\n")
         finding = f"{self.wrong} problems" if self.wrong else "nothing wrong"
         sys.stdout.write(f"{_counts(tally)}: {finding}\n")
+        if tally.restless:
+            shown = f"{len(tally.restless)} entity groups were changed all the time and could not be judged: try again"
+            sys.stderr.write(f"pbserver: {shown}\n")
         apps = ", ".join(map(shown_partition, projects))
         sys.stderr.write(f"pbserver: checked {apps}; {_UNSEEN}\n")

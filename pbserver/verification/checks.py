@@ -1,7 +1,7 @@
-"""Looks at one snapshot: what is wrong with an entity, and with a row that says it leads to one. Nothing is written.
+"""What is wrong with an entity, and with a row that says it leads to one, as a reader sees them. Nothing is written.
 
-A commit changes an entity, its rows and its group's head in one batch, so in a snapshot they agree or are wrong,
-whatever a server writes meanwhile.
+In one state of an entity group its entities, their rows and its head agree, or are wrong, whatever a server writes
+meanwhile. Whether what a reader sees is one state, states.py knows.
 """
 
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from adapters.contract import Address, Reader, Row, Table
-from pbserver.datastore import catalog, composites, entities, keys, tables, values
+from adapters.contract import Address, KeyRange, Reader, Row, Table
+from pbserver.datastore import catalog, composites, entities, heads, keys, tables, values
 from pbserver.datastore.catalog import Indexes
 from pbserver.datastore.composites import Composite, State
 from pbserver.datastore.encoding import END
@@ -20,7 +20,8 @@ from pbserver.datastore.keys import Key
 from pbserver.verification.problem import Fault, Problem
 from protos.entity_pb2 import EntityProto, PropertyValue
 
-_SLOT_BYTES = 8
+SLOT_BYTES = 8
+PAGE_ENTITIES = 50  #: of a group, read at once: each may have a MiB
 _FRAMED_VERSION = b"\x58"
 _VERSION_BYTES = 10  # with its tag
 _MOST_REMEMBERED_ROWS = 50_000
@@ -38,11 +39,12 @@ class Due(NamedTuple):
 
 
 class View:
-    """One snapshot of one project. Used inside that snapshot, by its thread."""
+    """One look at one project. `steady`: heads are nothing but slots. Used by one thread, as long as the reader is."""
 
-    def __init__(self, reader: Reader, project: bytes, *, deadline: float) -> None:
+    def __init__(self, reader: Reader, project: bytes, *, steady: bool, deadline: float) -> None:
         self.reader = reader
         self.deadline = deadline
+        self._steady = steady
         self.project = project
         self.catalog_row = reader.read([catalog.catalog_address(project)], deadline=deadline)[0]
         self.indexes = _parsed(self.catalog_row)
@@ -57,6 +59,9 @@ class View:
 
     def stored(self, key: Key) -> bytes | None:
         return self.reader.read([tables.entity_address(key)], deadline=self.deadline)[0]
+
+    def is_absent(self, address: Address) -> bool:
+        return self.reader.read([address], deadline=self.deadline)[0] is None
 
     def entity_problems(self, key: Key, stored: bytes) -> Iterator[Problem]:
         """All that is wrong with a stored entity, its rows and its group."""
@@ -79,7 +84,7 @@ class View:
             ],
             deadline=self.deadline,
         )
-        yield from _head_problems(key, stored, head)
+        yield from self._head_problems(key, stored, head)
         if listed is None:
             yield Problem(Fault.UNLISTED_KIND, listing_address(key), key)
         yield from _row_problems(key, kindless_address(key), kindless, tables.row_value(key, repeated=False))
@@ -87,6 +92,37 @@ class View:
         for index, ((row, value), found) in enumerate(zip(wanted, rows, strict=True)):
             if found is not None or index < len(due.needed):
                 yield from _row_problems(key, row_address(key, row), found, value)
+
+    def _head_problems(self, key: Key, stored: bytes, head: bytes | None) -> Iterator[Problem]:
+        address = tables.head_address(key.group)
+        if head is None:
+            yield Problem(Fault.MISSING_HEAD, address, key)
+        elif not self.is_head(head):
+            yield unreadable_head(key)
+        elif slot_of(head) < entities.version(stored):
+            yield Problem(Fault.LOW_HEAD, address, key, f"{slot_of(head)} < {entities.version(stored)}")
+
+    def is_head(self, head: bytes) -> bool:
+        """Whether a group's head can be read."""
+        if self._steady:
+            return len(head) == SLOT_BYTES
+        try:
+            return heads.decode(head).raw is not None
+        except Internal:
+            return False
+
+    def head(self, group: bytes) -> bytes | None:
+        return self.reader.read([tables.head_address(group)], deadline=self.deadline)[0]
+
+    def highest_version(self, group: bytes) -> int:
+        """Of the entities in a group; 0 where there are none."""
+        highest, start = 0, tables.head_address(group).key + b"\x00"
+        while True:
+            rows = self.reader.scan(Table.GROUPS, group, KeyRange(start), limit=PAGE_ENTITIES, deadline=self.deadline)
+            highest = max([highest, *(entities.version(stored) for _, stored in rows if has_version(stored))])
+            if len(rows) < PAGE_ENTITIES:
+                return highest
+            start = rows[-1][0] + b"\x00"
 
     def index_row_problems(self, partition: bytes, kind: bytes, rows: list[Row]) -> Iterator[Problem]:
         """What is wrong with rows of one kind's scope, seen from the rows: entities without their kindless row too."""
@@ -169,7 +205,7 @@ class View:
 
 def rows_due(key: Key, stored: bytes, of_kind: tuple[Composite, ...]) -> Due:
     """Raises Unreadable."""
-    if stored[-_VERSION_BYTES : 1 - _VERSION_BYTES] != _FRAMED_VERSION:
+    if not has_version(stored):
         raise Unreadable("it does not end in a version")
     try:
         proto = entities.parse(stored)
@@ -183,6 +219,17 @@ def rows_due(key: Key, stored: bytes, of_kind: tuple[Composite, ...]) -> Due:
     except (Internal, BadRequest, IndexError) as error:
         raise Unreadable(str(error).partition(";")[0]) from error
     return Due(needed, allowed)
+
+
+def has_version(stored: bytes) -> bool:
+    """Whether a stored entity ends as all of them do."""
+    return stored[-_VERSION_BYTES : 1 - _VERSION_BYTES] == _FRAMED_VERSION and stored[-1] < 0x80
+
+
+def unreadable_head(key: Key) -> Problem:
+    """The problem of all entities in a key's group, told of their root."""
+    root = key_of_path(key.partition, key.path[: key.root])
+    return Problem(Fault.UNREADABLE_HEAD, tables.head_address(key.group), root)
 
 
 def _parsed_entity(stored: bytes) -> EntityProto:
@@ -204,14 +251,6 @@ def _key_inside(stored: bytes) -> Key | None:
         return keys.from_reference(entities.parse(stored).key)
     except BadRequest:
         return None
-
-
-def _head_problems(key: Key, stored: bytes, head: bytes | None) -> Iterator[Problem]:
-    address = tables.head_address(key.group)
-    if head is None:
-        yield Problem(Fault.MISSING_HEAD, address, key)
-    elif len(head) < _SLOT_BYTES or slot_of(head) < entities.version(stored):
-        yield Problem(Fault.LOW_HEAD, address, key, f"{slot_of(head)} < {entities.version(stored)}")
 
 
 def _row_problems(key: Key, address: Address, found: bytes | None, wanted: bytes) -> Iterator[Problem]:

@@ -16,10 +16,12 @@ class Fault(Enum):
     MISPLACED_ENTITY = "entity in the place of another"
     MISSING_HEAD = "entity group without head"
     LOW_HEAD = "head of an entity group below an entity's version"
+    UNREADABLE_HEAD = "unreadable head of an entity group"
     MISSING_ROW = "missing index row"
     WRONG_ROW = "wrong index row"
     PHANTOM_ROW = "index row without its entity"
     UNLISTED_KIND = "kind missing in table kinds"
+    UNLISTED_PROJECT = "project missing in table meta"
     UNREADABLE_CATALOG = "unreadable row of composite indexes"
     LOW_COUNTER = "id counter not above an id in use"
 
@@ -33,6 +35,16 @@ class Fault(Enum):
         """Whether what the entities say is enough to put it right."""
         return self not in _LOST and not self.is_note
 
+    @property
+    def is_listing(self) -> bool:
+        """Whether a row is missing that only says where something may be found."""
+        return self in (Fault.UNLISTED_KIND, Fault.UNLISTED_PROJECT)
+
+    @property
+    def is_of_head(self) -> bool:
+        """Whether a group's head is not what its last commit made it."""
+        return self in (Fault.MISSING_HEAD, Fault.LOW_HEAD, Fault.UNREADABLE_HEAD)
+
 
 _LOST = {Fault.UNREADABLE_ENTITY, Fault.MISPLACED_ENTITY, Fault.UNREADABLE_CATALOG}
 
@@ -41,10 +53,12 @@ _ADVICE = {
     Fault.MISPLACED_ENTITY: "put it back from a backup",
     Fault.MISSING_HEAD: "--repair writes it",
     Fault.LOW_HEAD: "--repair raises it",
+    Fault.UNREADABLE_HEAD: "nothing else of the group was checked; --repair writes a new one",
     Fault.MISSING_ROW: "--repair writes it",
     Fault.WRONG_ROW: "--repair writes the right one",
     Fault.PHANTOM_ROW: "--repair deletes it",
     Fault.UNLISTED_KIND: "--repair adds it",
+    Fault.UNLISTED_PROJECT: "--repair adds it",
     Fault.UNREADABLE_CATALOG: "put it back from a backup; rows of composite indexes were not checked",
     Fault.LOW_COUNTER: "right if a client chose that id itself; else AllocateIdRange up to it",
 }
@@ -63,6 +77,8 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         whose = shown_key(self.key) if self.key is not None else repr(self.address.scope + self.address.key)
+        if self.fault is Fault.UNLISTED_PROJECT:
+            whose = ""
         parts = [whose, shown_row(self.address), self.detail]
         return f"{self.fault.value}: {', '.join(filter(None, parts))}; {_ADVICE[self.fault]}"
 

@@ -40,6 +40,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield running
 
 
+def version(cluster: LocalCluster) -> str:
+    """What is really running, for the support matrix."""
+    ((server,),) = ask_root(cluster.nodes[0], "SELECT VERSION()")
+    ((_, galera),) = ask_root(cluster.nodes[0], "SHOW STATUS LIKE 'wsrep_provider_version'")
+    return f"MariaDB {server.partition('-')[0]}, Galera {galera.partition('(')[0]}"
+
+
 @pytest.fixture
 def url(cluster: LocalCluster) -> str:
     return cluster.store_urls()[0]

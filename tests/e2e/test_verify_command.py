@@ -20,6 +20,7 @@ from tests.e2e.server import ROOT, Server
 from tests.e2e.wire import APP, Wire, entity, key
 
 BOOKS = 120
+OTHER = b"s~zzz"
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -68,7 +69,7 @@ def test_a_store_in_use_is_right(library: Wire, url: str) -> None:
     last = verify(url)
     assert last.returncode == 0, last.stdout + last.stderr
     assert last.stdout == f"{BOOKS} entities, {3 * BOOKS} index rows: nothing wrong\n"
-    assert last.stderr.startswith(f"pbserver: checked {APP.decode()}; other apps, ")
+    assert last.stderr.startswith(f"pbserver: checked {APP.decode()}; rows to which no listed app, ")
     assert len(last.stderr.splitlines()) == 1
 
 
@@ -163,8 +164,28 @@ def test_a_place_without_data_is_not_called_right(tmp_path: Path) -> None:
     assert "holds no data of pbserver; is this the place you mean?" in refused.stderr
 
 
-def test_somebody_must_name_the_apps_when_the_store_tells_of_none(library: Wire, url: str) -> None:
+def test_all_apps_are_checked_or_those_that_are_named(library: Wire, url: str) -> None:
+    library.put(entity(key(b"Book", b"b1", app=OTHER), shelf=1))
+    other = keys.from_reference(key(b"Book", b"b1", app=OTHER))
+    harm(url, *(Write(row_address(each, tables.KIND_ROW + each.path), None) for each in (other, book(1))))
+    everything = run("--store", url)
+    assert everything.returncode == 1
+    assert everything.stdout.endswith(f"{BOOKS + 1} entities, {3 * BOOKS} index rows: 2 problems\n")
+    assert everything.stderr.startswith(f"pbserver: checked {APP.decode()}, {OTHER.decode()}; ")
+    named = run("--store", url, "--app", OTHER.decode(), "--repair")
+    assert named.returncode == 0
+    assert named.stdout.startswith(f"repaired: missing index row: {OTHER.decode()} Book:'b1', kind row; ")
+    assert named.stdout.endswith("\n1 entities, 2 index rows: nothing wrong\n")
+    assert run("--store", url).stdout.endswith(": 1 problems\n")
+
+
+def test_an_app_that_is_not_listed_must_be_named_once(library: Wire, url: str) -> None:
     del library
+    harm(url, Write(tables.project_address(keys.partition(APP, b"", b"")), None))
     refused = run("--store", url)
     assert refused.returncode == 2
-    assert "name yours with --app ID" in refused.stderr
+    assert "name it with --app ID" in refused.stderr
+    found = verify(url, "--repair")
+    assert found.returncode == 0
+    assert found.stdout.startswith(f"repaired: project missing in table meta: {APP.decode()}; ")
+    assert run("--store", url).returncode == 0

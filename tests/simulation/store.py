@@ -46,6 +46,8 @@ CAPABILITIES = Capabilities(
     version_horizon_seconds=86400.0,
 )
 
+_SLOW_SECONDS = 0.02  # until the next row of a read comes, sometimes
+
 _Place = tuple[Table, bytes, bytes]
 
 
@@ -146,8 +148,8 @@ class SimulatedStore:
         for together in self._read_as_one(addresses):
             old = {} if settle else self._older(together)
             found.update((each, old.get(_place(each), self._data.value(_place(each)))) for each in together)
-            if len(addresses) > 1 and self._chance(0.2):
-                self._world.yield_()  # what is not of one state is read one after the other
+            if len(addresses) > 1 and self._chance(0.2):  # what is not of one state is read one after the other
+                self._world.sleep(self._some(_SLOW_SECONDS) if self._chance(0.2) else 0.0)
         self._turn()
         return [found[address] for address in addresses]
 

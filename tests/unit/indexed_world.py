@@ -1,11 +1,11 @@
-"""A Datastore in memory with composite indexes, what was put into it, and writers that get in between."""
+"""A Datastore, in memory or as said, with composite indexes, what was put into it, and writers that get in between."""
 
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from adapters.build import open_store
-from adapters.contract import KeyRange, Operation, OrderedStore, Rows, Table, after_prefix
+from adapters.contract import Address, KeyRange, Operation, OrderedStore, Rows, Table, after_prefix
 from pbserver.datastore import catalog, composites, keys
 from pbserver.datastore.catalog import Catalog
 from pbserver.datastore.composites import Composite, Definition, State
@@ -45,17 +45,16 @@ class Interrupted:
 class World:
     """A Datastore, and what was put into it."""
 
-    def __init__(self) -> None:
-        self.store = open_store("memory:")
+    def __init__(self, url: str = "memory:", store: OrderedStore | None = None) -> None:
+        self.store = store or open_store(url)
         self.datastore = Datastore(self.store, testing=True)
         self.datastore.prepare(deadline=FAR)
         self.held: dict[Key, composites.Values] = {}
 
     def beside(self) -> "World":
         """The same as another server sees it."""
-        other = World()
-        other.store.close()
-        other.store, other.datastore, other.held = self.store, Datastore(self.store, testing=True), self.held
+        other = World(store=self.store)
+        other.held = self.held
         return other
 
     @property
@@ -111,6 +110,25 @@ class World:
         assert left == [None]
 
 
+def write(world: World, *operations: Operation) -> None:
+    world.store.write(operations, deadline=FAR)
+
+
+def read(world: World, address: Address) -> bytes:
+    value = world.store.read([address], deadline=FAR)[0]
+    assert value is not None
+    return value
+
+
+def everything(world: World) -> dict[tuple[Table, bytes], list[tuple[bytes, bytes]]]:
+    """All rows but the heads, whose slots follow the clock."""
+    memory: Any = world.store
+    while not hasattr(memory, "scopes"):
+        memory = memory._live if hasattr(memory, "_live") else memory.inner
+    rows = {place: world.store.scan(*place, KeyRange(), limit=10**6, deadline=FAR) for place in memory.scopes}
+    return {place: kept for place, each in rows.items() if (kept := [row for row in each if row[0] != b"\x00"])}
+
+
 def at(number: int) -> Reference:
     """Keys of several namespaces, groups and depths; one in eight of another kind."""
     path: list[tuple[bytes, int | bytes | None]] = [(b"K" if number % 8 else b"L", number + 1)]
@@ -133,4 +151,5 @@ def in_threads(*work: Callable[[], None]) -> None:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert not failed
+    if failed:
+        raise failed[0]

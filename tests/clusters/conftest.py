@@ -1,0 +1,84 @@
+"""Keeps what the suites over real databases have proven, for the support matrix in the README (matrix.py).
+
+With CLUSTER_RESULTS=DIR every suite `test_NAME_store.py` that ran whole leaves DIR/NAME.json. Such a module has a
+fixture `cluster` of its own and says what it runs on: `version(cluster) -> str`.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.build import layers_for
+from adapters.conformance.plugin import bare
+
+_FACTS = pytest.StashKey[dict[str, dict[str, Any]]]()
+_SUITE = "test_{}_store"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_FACTS] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def described(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Writes down what a suite over a store runs on."""
+    name = _store_of(request.module.__name__)
+    if name is not None:
+        cluster = request.getfixturevalue("cluster")
+        store = bare(cluster.store_urls()[0])
+        try:
+            claims = store.capabilities
+        finally:
+            store.close()
+        request.config.stash[_FACTS][name] = {
+            "database": name,
+            "version": request.module.version(cluster),
+            "nodes": len(cluster.nodes),
+            "atomicity": claims.atomicity.name,
+            "durable": claims.durable.name,
+            "layers": layers_for(claims),
+            "date": datetime.now(UTC).date().isoformat(),
+            "passed": {},
+            "failed": {},
+        }
+    yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report: pytest.TestReport = yield  # type: ignore[misc, assignment]
+    facts = item.config.stash[_FACTS].get(_store_of(item.module.__name__) or "")  # type: ignore[attr-defined]
+    if facts is not None and (report.failed or report.when == "call"):
+        counted = facts["passed" if report.passed else "failed"]
+        proof = _proof_of(item)
+        counted[proof] = counted.get(proof, 0) + 1
+    return report  # type: ignore[return-value]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    where = os.environ.get("CLUSTER_RESULTS")
+    if where:
+        for name, facts in session.config.stash[_FACTS].items():
+            (Path(where) / f"{name}.json").write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n")
+
+
+def _store_of(module: str) -> str | None:
+    last = module.rpartition(".")[2]
+    return last.removeprefix("test_").removesuffix("_store") if last.endswith("_store") else None
+
+
+def _proof_of(item: pytest.Item) -> str:
+    """What a test is a proof of."""
+    name: str = item.function.__name__  # type: ignore[attr-defined]
+    if item.function.__module__ == "tests.unit.test_datastore":  # type: ignore[attr-defined]
+        return "datastore"
+    if "contract" in name or name.endswith("keeps_it_too"):
+        return "contract"
+    if "serializable" in name:
+        return "isolation"
+    return "faults"
