@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel, ValidationError
 
-from pbserver import __version__, index_commands, stores_command, verify_command
+from pbserver import __version__, index_commands, moving_commands, stores_command, verify_command
 from pbserver.settings import Settings, load
 
 _WRONG_SETTINGS = 2
@@ -34,6 +34,7 @@ TlsFile = Annotated[Path | None, typer.Option(metavar="FILE")]
 
 app.add_typer(index_commands.app, name="indexes")
 app.command()(verify_command.verify)
+moving_commands.register(app)
 stores_command.register(app)
 
 

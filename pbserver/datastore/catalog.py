@@ -6,7 +6,7 @@ index only while it is complete.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -210,20 +210,32 @@ class Catalog:
         self._change(project, change, deadline, operations)
         return moved
 
+    def adopt(self, project: bytes, composites: Sequence[Composite], next_id: int, *, deadline: float) -> None:
+        """Adds indexes of another store as they are there, but those whose ids exist; gives out no id below `next_id`.
+
+        Whoever adds one that serves knows that the project has no entities yet.
+        """
+
+        def add(indexes: Indexes) -> tuple[Composite, ...]:
+            return (*indexes.all, *(each for each in composites if indexes.find(each.id) is None))
+
+        self._change(project, add, deadline, next_id=next_id)
+
     def _change(
         self,
         project: bytes,
         change: Callable[[Indexes], tuple[Composite, ...]],
         deadline: float,
         operations: Iterable[Operation] = (),
+        next_id: int = 1,
     ) -> Indexes:
         address = catalog_address(project)
         while True:
             old = self.read(project, deadline=deadline)
             composites = change(old)
-            if composites == old.all:
+            next_id = max([next_id, old.next_id, *(each.id + 1 for each in composites)])
+            if (composites, next_id) == (old.all, old.next_id):
                 return old
-            next_id = max([old.next_id, *(each.id + 1 for each in composites)])
             new = _serialize(project, next_id, composites)
             expected = ABSENT if old.serialized is None else old.serialized
             try:

@@ -24,7 +24,7 @@ from protos.remote_api_pb2 import ApplicationError, Response, RpcError
 
 TINY = Scale(
     name="tiny",
-    seconds=0.05,
+    seconds=0.1,
     rounds=1,
     connections=(9, 12, 16),
     large_entities=2000,
