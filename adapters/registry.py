@@ -25,6 +25,7 @@ class Registration:
 
 STORES = {
     "memory": Registration("adapters.memory"),
+    "cassandra": Registration("adapters.cassandra.store", driver="cassandra", package="'pbserver[cassandra]'"),
     "lmdb": Registration("adapters.lmdb.store", driver="lmdb", package="lmdb"),
     "mysql": Registration("adapters.mysql.store", driver="pymysql", package="'pbserver[mysql]'"),
     "weak": Registration("adapters.weak"),

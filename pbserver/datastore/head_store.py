@@ -56,9 +56,11 @@ class HeadStore:
         """The groups' heads, all of whose rows are known to be written.
 
         Without `settle` a head may be one that was replaced by a write of unknown outcome: enough for who goes on to
-        a compare-and-set, or looks again.
+        a compare-and-set, or looks again. Where entities come with the head it is always settled: a head that nobody
+        has acknowledged yet may be seen by one read, and its entities be missed by the next.
         """
         groups = [*groups]
+        settle = settle or self.scopes
         found = dict(zip(groups, self.read(groups, deadline, settle=settle), strict=True)) if groups else {}
         return {
             group: head if self.is_written(group, head) else self._resolve(group, head, deadline)
@@ -78,7 +80,7 @@ class HeadStore:
                 self.roll(group, head, deadline)
                 break
             self._unblock(group, head, deadline, patient=time.monotonic() - began < _PATIENCE_SECONDS)
-            (head,) = self.read([group], deadline)
+            (head,) = self.read([group], deadline, settle=self.scopes)
         return head
 
     # -- finishing what another has begun

@@ -1,0 +1,160 @@
+"""Where the store stands, and what the cluster says of itself. No I/O."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from adapters.contract import Durable
+from adapters.errors import Unsupported
+from adapters.url import StoreUrl
+
+DEFAULT_PORT = 9042
+DEFAULT_KEYSPACE = "pbserver"
+MOST_REPLICAS = 3  # unless the option says otherwise
+MOST_BUCKETS = 64
+OVERHEAD_BYTES = 1 << 14  # of a request beside one key and the values
+
+_HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z._-]+))(?::(?P<port>[0-9]{1,5}))?")
+_KEYSPACE = re.compile(r"[0-9a-z_]{1,48}")
+_NAME = re.compile(r"[0-9A-Za-z_.-]*")
+_SIZE = re.compile(r"([0-9]+)(B|KiB|MiB|GiB)")
+_UNITS = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30}
+
+
+class Host(NamedTuple):
+    name: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A store URL taken apart."""
+
+    hosts: tuple[Host, ...]
+    keyspace: str
+    user: str
+    password: str = field(repr=False)
+    datacenter: str  #: empty: that of the host that answers first
+    replication: int  #: of a keyspace that is to be created; 0: as many as there are nodes, up to MOST_REPLICAS
+    buckets: int
+    consistency: str  #: the driver's names
+    serial: str
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"cassandra {','.join(map(str, self.hosts))}/{self.keyspace}"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the node first reached, and the cluster's directory, say."""
+
+    datacenter: str
+    nodes: int  #: of the data centre
+    replicas: int  #: that the keyspace has there, or will have
+    keyspace_exists: bool
+    synced: bool  #: a write that was answered is on its replicas' disks
+    max_mutation_bytes: int
+
+    @property
+    def durable(self) -> Durable:
+        if self.synced:
+            return Durable.SYNCED
+        return Durable.REPLICATED if self.replicas > 1 else Durable.MEMORY
+
+    @property
+    def max_value_bytes(self) -> int:
+        """A request may hold two values: what is expected and what is written."""
+        return (self.max_mutation_bytes - (1 << 16) - OVERHEAD_BYTES) // 2
+
+
+def facts(
+    place: Place, datacenter: str, nodes: int, replication: Mapping[str, str] | None, settings: Mapping[str, str | None]
+) -> Facts:
+    """`replication`: of the keyspace, as CQL has it; None: there is none yet. Raises Unsupported for what cannot be."""
+    if replication is None:
+        replicas = place.replication or min(MOST_REPLICAS, nodes)
+    else:
+        replicas = int(replication.get(datacenter) or replication.get("replication_factor") or 0)
+    if not 0 < replicas <= nodes:
+        raise Unsupported(
+            f"{place.where}: the keyspace {'keeps' if replication else 'is to keep'} {replicas} replicas in the data "
+            f"centre {datacenter}, which has {nodes} nodes; add nodes, change the keyspace's replication, or give "
+            "replication=N (for a new keyspace) or datacenter=NAME"
+        )
+    return Facts(
+        datacenter=datacenter,
+        nodes=nodes,
+        replicas=replicas,
+        keyspace_exists=replication is not None,
+        synced=settings.get("commitlog_sync") in ("batch", "group"),
+        max_mutation_bytes=_max_mutation_bytes(place, settings),
+    )
+
+
+def _max_mutation_bytes(place: Place, settings: Mapping[str, str | None]) -> int:
+    """Half of a commit log segment, unless set."""
+    for name, share in (("max_mutation_size", 1), ("commitlog_segment_size", 2)):
+        match = _SIZE.fullmatch(settings.get(name) or "")
+        if match is not None:
+            return (int(match[1]) << _UNITS[match[2]]) // share
+    raise Unsupported(f"{place.where}: the node does not say its commitlog_segment_size; Cassandra 4.1 or newer does")
+
+
+def parse_place(url: StoreUrl) -> Place:
+    """Raises Unsupported for what does not fit. No message holds the password."""
+    options = url.options
+    hosts, _, keyspace = url.place.partition("/")
+    place = Place(
+        hosts=_hosts(hosts),
+        keyspace=keyspace or DEFAULT_KEYSPACE,
+        user=options.text("user", ""),
+        password=_password(options.text("password", ""), options.text("password_file", "")),
+        datacenter=options.text("datacenter", ""),
+        replication=options.integer("replication", 0, 0, 99),
+        buckets=options.integer("buckets", 4, 1, MOST_BUCKETS),
+        consistency=options.choice("consistency", ("quorum", "local_quorum"), "quorum").upper(),
+        serial=options.choice("serial", ("serial", "local_serial"), "serial").upper(),
+    )
+    options.finish()
+    if not _KEYSPACE.fullmatch(place.keyspace):
+        raise Unsupported(
+            f"cassandra: {place.keyspace!r} is no keyspace; write cassandra:HOST:PORT,HOST:PORT/KEYSPACE, its name of "
+            "up to 48 small letters, digits and _"
+        )
+    if not _NAME.fullmatch(place.datacenter):
+        raise Unsupported(f"cassandra: option datacenter={place.datacenter!r} is not of letters, digits, _, . and -")
+    if place.password and not place.user:
+        raise Unsupported("cassandra: a password is given, but no user; give user=NAME")
+    return place
+
+
+def _hosts(text: str) -> tuple[Host, ...]:
+    hosts = []
+    for each in text.split(","):
+        match = _HOST.fullmatch(each)
+        port = int(match["port"] or DEFAULT_PORT) if match else 0
+        if match is None or not 0 < port < 1 << 16:
+            raise Unsupported(f"cassandra: {each!r} is not HOST or HOST:PORT; write cassandra:HOST:PORT,HOST:PORT")
+        hosts.append(Host(match["six"] or match["name"], port))
+    if len(set(hosts)) != len(hosts):
+        raise Unsupported(f"cassandra: a host is given twice in {text!r}")
+    return tuple(hosts)
+
+
+def _password(password: str, path: str) -> str:
+    if not path:
+        return password
+    if password:
+        raise Unsupported("cassandra: both password and password_file are given; give one")
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        cause = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise Unsupported(f"cassandra: password_file {path}: {cause}") from error
