@@ -63,7 +63,7 @@ class HeadStore:
         settle = settle or self.scopes
         found = dict(zip(groups, self.read(groups, deadline, settle=settle), strict=True)) if groups else {}
         return {
-            group: head if self.is_written(group, head) else self._resolve(group, head, deadline)
+            group: head if self.is_written(group, head) else self._resolve(group, head, deadline, settle)
             for group, head in found.items()
         }
 
@@ -73,14 +73,14 @@ class HeadStore:
             return self._remembered.has(group, head.slot)
         return head.state is State.APPLIED
 
-    def _resolve(self, group: bytes, head: Head, deadline: float) -> Head:
+    def _resolve(self, group: bytes, head: Head, deadline: float, settle: bool) -> Head:
         began = time.monotonic()
         while not self.is_written(group, head):
             if head.state is State.COMMITTED:
                 self.roll(group, head, deadline)
                 break
             self._unblock(group, head, deadline, patient=time.monotonic() - began < _PATIENCE_SECONDS)
-            (head,) = self.read([group], deadline, settle=self.scopes)
+            (head,) = self.read([group], deadline, settle=settle)
         return head
 
     # -- finishing what another has begun

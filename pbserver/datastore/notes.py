@@ -187,7 +187,11 @@ class _Others:
         self._seen: dict[bytes, tuple[bytes, float]] = {}  #: the beat of each, and when it was seen first
 
     def tend(self, deadline: float) -> None:
-        """Looks at the beats; finishes what servers that have died have noted, 100 groups at a time."""
+        """Looks at the beats; finishes what servers that have died have noted, 100 groups at a time.
+
+        The beat is read once more after the notes: so they stem from before the server came back, if it does. Then it
+        writes them anew, with versions that a delete of the old ones does not touch.
+        """
         beats = servers(self._store, deadline=deadline)
         beats.pop(self._server, None)
         now = time.monotonic()
@@ -199,6 +203,9 @@ class _Others:
             if now - since < DEAD_SECONDS:
                 continue
             while notes := self._noted(server, deadline):
+                (now_beat,) = self._store.read([_beat_address(server)], deadline=deadline, settle=True)
+                if now_beat != beat:
+                    break  # it has come back; what it has noted since then is its own
                 self._finish(server, notes, deadline)
                 time.sleep(_PAUSE_SECONDS)
             if time.time_ns() - int(beat) > FORGOTTEN_SECONDS * 1e9:
