@@ -139,11 +139,13 @@ class HeadStore:
             return False
         return True
 
-    def mark_applied(self, group: bytes, head: Head) -> None:
-        """Spares others the rolling forward; called when all rows of the (stored) head are written."""
+    def mark_applied(self, group: bytes, head: Head) -> bool:
+        """Spares others the rolling forward; called when all rows of the (stored) head are written. Whether it did."""
         applied = head.applied()
-        if self.replace(group, head, applied):
+        done = self.replace(group, head, applied)
+        if done:
             self._remembered.add(group, heads.as_stored(applied))
+        return done
 
     def fence(self, group: bytes, head: Head, deadline: float) -> None:
         """Moves a (resolved) head on, so that no commit that is still on its way to it can ever happen."""

@@ -160,11 +160,11 @@ class Notes:
             for group, head in self._heads.resolve(idle, deadline, settle=True).items():
                 if idle[group].doubted:
                     self._heads.fence(group, head, deadline)
-                elif head.state is State.COMMITTED:
-                    self._heads.mark_applied(group, head)
-            self._store.write(
-                [Write(note_address(self._server, group), None, version=version) for group in idle], deadline=deadline
-            )
+                elif head.state is State.COMMITTED and not self._heads.mark_applied(group, head):
+                    self._take_back({group: idle.pop(group)})
+            deletes = [Write(note_address(self._server, group), None, version=version) for group in idle]
+            if deletes:
+                self._store.write(deletes, deadline=deadline)
         except BaseException:
             self._take_back(idle)
             raise
