@@ -11,10 +11,10 @@ from adapters.errors import Conflict, Unavailable
 from pbserver.datastore import heads
 from pbserver.datastore.head_store import HeadStore, soon
 from pbserver.datastore.heads import Head, Outcome, State
-from pbserver.datastore.notes import Notes, _Others
+from pbserver.datastore.notes import Notes
 from pbserver.datastore.remembered import Remembered
 from pbserver.datastore.row_groups import RowGroups, _new_uid
-from pbserver.datastore.tables import entity_address, head_address, note_address
+from pbserver.datastore.tables import entity_address, head_address
 from tests.simulation import store
 
 
@@ -209,19 +209,6 @@ def head_moved_before_it_is_noted() -> Iterator[None]:
         yield
 
 
-def note_taken_away_before_the_head_is_moved() -> Any:
-    """A server that only slept goes on with a note that is no longer there."""
-
-    def finish(self: _Others, server: bytes, notes: dict[bytes, int], deadline: float) -> None:
-        for group, head in self._heads.resolve(notes, deadline).items():
-            self._heads.mark_applied(group, head)
-        self._store.write(
-            [Write(note_address(server, group), None, version=notes[group] + 1) for group in notes], deadline=deadline
-        )
-
-    return _patched(_Others, _finish=finish)
-
-
 def _change(group: bytes, old: Head, new: Head) -> Write:
     return Write(head_address(group), heads.encode(new), ABSENT if old.raw is None else old.raw)
 
@@ -244,6 +231,5 @@ PLANTED: dict[str, Callable[[], Any]] = {
         cold_head_read_with_its_rows,
         acknowledged_early_but_read_late,
         head_moved_before_it_is_noted,
-        note_taken_away_before_the_head_is_moved,
     )
 }
