@@ -14,21 +14,19 @@ from adapters.contract import (
     ABSENT,
     Address,
     Atomicity,
-    KeyRange,
     Operation,
     OrderedStore,
     Reader,
-    Table,
     Write,
-    after_prefix,
 )
 from adapters.errors import Conflict
 from pbserver.datastore import keys
 from pbserver.datastore.composites import Composite, Definition, State, checked
-from pbserver.datastore.encoding import read_text, text
+from pbserver.datastore.encoding import read_text
 from pbserver.datastore.errors import BadRequest, Timeout
 from pbserver.datastore.queries import Order
-from pbserver.datastore.tables import META_SCOPE, meta_address
+from pbserver.datastore.scanning import meta_rows
+from pbserver.datastore.tables import meta_address
 from protos import catalog_pb2
 from protos.entity_pb2 import CompositeIndex, Index
 
@@ -123,15 +121,7 @@ def read(reader: Reader, project: bytes, *, deadline: float) -> Indexes:
 
 def projects(reader: Reader, *, deadline: float) -> list[bytes]:
     """The projects that have, or had, composite indexes."""
-    prefix = text(_NAME.encode())
-    found: list[bytes] = []
-    keys_ = KeyRange(prefix, after_prefix(prefix))
-    while True:
-        rows = reader.scan(Table.META, META_SCOPE, keys_, limit=_PAGE, deadline=deadline)
-        found += [key[len(prefix) :] for key, _ in rows]
-        if len(rows) < _PAGE:
-            return found
-        keys_ = KeyRange(rows[-1][0] + b"\x00", keys_.stop)
+    return [project for project, _ in meta_rows(reader, _NAME, deadline=deadline)]
 
 
 class Catalog:

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
 
-from adapters.contract import Address, KeyRange, OrderedStore, Reader, Table, Write, after_prefix
+from adapters.contract import Address, KeyRange, OrderedStore, Reader, Table, Write
 from adapters.errors import Applied, StoreError
-from pbserver.datastore.encoding import text
 from pbserver.datastore.errors import Timeout
 from pbserver.datastore.head_store import HeadStore
 from pbserver.datastore.heads import State
-from pbserver.datastore.tables import META_SCOPE, meta_address, note_address
+from pbserver.datastore.scanning import meta_rows
+from pbserver.datastore.tables import meta_address, note_address
 
 IDLE_SECONDS = 30.0  #: how long a group is not used before its note is taken away
 BEAT_SECONDS = 10.0
@@ -230,15 +230,7 @@ class _Others:
 
 def servers(reader: Reader, *, deadline: float) -> dict[bytes, bytes]:
     """The beats of all servers that may have notes, by the scope of their notes."""
-    prefix = text(_BEAT.encode())
-    found: dict[bytes, bytes] = {}
-    keys = KeyRange(prefix, after_prefix(prefix))
-    while True:
-        page = reader.scan(Table.META, META_SCOPE, keys, limit=_AT_ONCE, deadline=deadline)
-        found.update((key[len(prefix) :], value) for key, value in page)
-        if len(page) < _AT_ONCE:
-            return found
-        keys = KeyRange(page[-1][0] + b"\x00", keys.stop)
+    return dict(meta_rows(reader, _BEAT, deadline=deadline))
 
 
 def _beat_address(server: bytes) -> Address:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from adapters.contract import KeyRange, OrderedStore, Reader, Row, Sweepable, Table, after_prefix
+from adapters.contract import KeyRange, OrderedStore, Reader, Sweepable, Table
 from adapters.errors import Unavailable
 from pbserver.datastore import catalog, keys, notes, tables
 from pbserver.datastore.encoding import read_text
+from pbserver.datastore.scanning import every_row, meta_rows
 from pbserver.datastore.sessions import KEPT_SECONDS, new_handle
 from pbserver.datastore.tables import META_SCOPE
 
@@ -20,29 +21,16 @@ _WHOLE = KeyRange()
 _SECONDS = 60.0  # for each page
 
 
-def rows(reader: Reader, table: Table, scope: bytes, keys_: KeyRange = _WHOLE) -> Iterator[Row]:
-    """All rows of a range, each page as it stands when it is read, with a deadline of its own."""
-    while True:
-        page = reader.scan(table, scope, keys_, limit=_PAGE, deadline=time.monotonic() + _SECONDS)
-        yield from page
-        if len(page) < _PAGE:
-            return
-        keys_ = KeyRange(page[-1][0] + b"\x00", keys_.stop)
-
-
 def projects(reader: Reader) -> list[bytes]:
     """The projects that have, or had, entities or composite indexes, in order."""
-    found = set()
-    for prefix in (tables.project_address(b"").key, catalog.catalog_address(b"").key):
-        span = KeyRange(prefix, after_prefix(prefix))
-        found |= {key[len(prefix) :] for key, _ in rows(reader, Table.META, META_SCOPE, span)}
-    return sorted(found)
+    listed = {project for project, _ in meta_rows(reader, tables.PROJECT)}
+    return sorted(listed.union(catalog.projects(reader, deadline=time.monotonic() + _SECONDS)))
 
 
 def kinds(reader: Reader, project: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Partition and (encoded) kind of all kinds that ever had entities, in order."""
     app, database, _ = keys.partition_names(project)
-    for row, _ in rows(reader, Table.KINDS, project):
+    for row, _ in every_row(reader, Table.KINDS, project):
         namespace, end = read_text(row, 0)
         yield keys.partition(app, database, namespace), row[end:]
 
@@ -74,19 +62,25 @@ def _scopes_of(store: OrderedStore, project: bytes) -> Iterator[tuple[Table, byt
 def _scopes_in(store: OrderedStore, partition: bytes) -> Iterator[tuple[Table, bytes]]:
     yield Table.KINDLESS, partition
     last = None
-    for row in rows(store, Table.KINDLESS, partition):
+    for row in every_row(store, Table.KINDLESS, partition):
         group = tables.kindless_group(partition, row)
         if group != last:
             last = group
             yield Table.GROUPS, group
 
 
+def every_noted_group(store: OrderedStore) -> Iterator[bytes]:
+    """The entity groups that servers have noted: commits there may be unfinished. One may come several times."""
+    for server in notes.servers(store, deadline=time.monotonic() + _SECONDS):
+        for group, _ in every_row(store, Table.UNFINISHED, server):
+            yield group
+
+
 def sweep_all(store: OrderedStore, *, deadline_seconds: float, pause: Callable[[], bool]) -> int:
     """Sweeps scope after scope of a store that can be swept; how many rows of the database are gone.
 
     `deadline_seconds` is for each scope: one that takes longer is gone on with the next time. `pause` is called
-    after each scope, and ends it by True. Raises Unavailable when
-    the store cannot say which scopes there are.
+    after each scope, and ends it by True. Raises Unavailable when the store cannot say which scopes there are.
     """
     removed = 0
     if isinstance(store, Sweepable):

@@ -9,6 +9,7 @@ import time
 
 from adapters.contract import ABSENT, Atomicity, KeyRange, OrderedStore, Row, Table, Write
 from adapters.errors import Conflict
+from pbserver.datastore.scanning import every_row
 from pbserver.datastore.tables import (
     meta_address,
     session_address,
@@ -78,13 +79,8 @@ class Sessions:
         """The rows with first <= part < stop, as (part, value), in order of their parts."""
         prefix = session_key(handle)
         keys = KeyRange(prefix + first, prefix + stop)
-        rows: list[Row] = []
-        while True:
-            page = self._store.scan(Table.SESSIONS, session_scope(handle), keys, limit=_PAGE, deadline=deadline)
-            rows += [(key[8:], value) for key, value in page]
-            if len(page) < _PAGE:
-                return rows
-            keys = KeyRange(page[-1][0] + b"\x00", keys.stop)
+        rows = every_row(self._store, Table.SESSIONS, session_scope(handle), keys, deadline=deadline)
+        return [(key[len(prefix) :], value) for key, value in rows]
 
     def delete(self, handle: int, parts: list[bytes], *, deadline: float) -> None:
         self._store.write([Write(session_address(handle, part), None) for part in parts], deadline=deadline)

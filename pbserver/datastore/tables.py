@@ -33,6 +33,7 @@ _ENTITY = b"\x01"
 _VALUE = Struct(">HHB")
 
 META_SCOPE = b"pbserver\x00"
+PROJECT = "project"  #: name of the rows of table `meta` that list the projects
 
 
 def head_address(group: bytes) -> Address:
@@ -140,7 +141,7 @@ def note_address(server: bytes, group: bytes) -> Address:
 
 def project_address(project: bytes) -> Address:
     """The row that says that there is a project: entities of it were stored once."""
-    return meta_address("project", project)
+    return meta_address(PROJECT, project)
 
 
 def meta_address(name: str, project: bytes = b"") -> Address:

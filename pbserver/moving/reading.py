@@ -3,8 +3,8 @@
 import time
 from collections.abc import Iterator, Sequence
 
-from adapters.contract import OrderedStore, Table
-from pbserver.datastore import entities, ids, keys, notes, projects, tables
+from adapters.contract import OrderedStore
+from pbserver.datastore import entities, ids, keys, projects, tables
 from pbserver.datastore.core import Datastore, open_groups
 from pbserver.datastore.errors import Internal, Timeout
 from pbserver.datastore.execute import Batch, Progress
@@ -93,12 +93,11 @@ def finish_commits(store: OrderedStore) -> None:
     groups = open_groups(store, InTurn(), remember=False, early=False)
     if groups.steady:
         return
-    for server in notes.servers(store, deadline=_deadline()):
-        for group, _ in projects.rows(store, Table.UNFINISHED, server):
-            try:
-                groups.read([group], lambda _: None, deadline=time.monotonic() + _GROUP_SECONDS)
-            except Timeout:
-                continue  # it is being changed all the time, so somebody finishes it
+    for group in projects.every_noted_group(store):
+        try:
+            groups.read([group], lambda _: None, deadline=time.monotonic() + _GROUP_SECONDS)
+        except Timeout:
+            continue  # it is being changed all the time, so somebody finishes it
 
 
 def _deadline() -> float:

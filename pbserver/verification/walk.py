@@ -21,7 +21,7 @@ from itertools import filterfalse, islice
 from typing import NamedTuple
 
 from adapters.contract import Address, KeyRange, OrderedStore, Row, Table
-from pbserver.datastore import heads, ids, keys, notes, projects, tables
+from pbserver.datastore import heads, ids, keys, projects, tables
 from pbserver.datastore.encoding import read_text
 from pbserver.datastore.errors import Internal, Timeout
 from pbserver.datastore.keys import Key
@@ -129,23 +129,22 @@ def _about_row(seen: View, problem: Problem) -> list[Problem]:
 def _finish_noted(states: States, wanted: Collection[bytes], tally: Tally) -> Iterator[Problem]:
     """Finishes what servers have noted and not finished: nothing else may lead there."""
     met: set[bytes] = set()
-    for server in notes.servers(states.store, deadline=_deadline()):
-        noted = (group for group, _ in projects.rows(states.store, Table.UNFINISHED, server))
-        of_projects = (group for group in noted if keys.project_of(group[: _partition_bytes(group)]) in wanted)
-        while page := [*islice(of_projects, _PAGE_NOTES)]:
-            for group in _unfinished(states, [*filterfalse(met.__contains__, page)]):
-                tally.unfinished += 1
-                met.add(group)
-                part = group[: _partition_bytes(group)]
-                try:
-                    states.look(keys.project_of(part), lambda _: None, group=group)
-                except Timeout:
-                    continue  # it is still being changed, so somebody finishes it
-                except Internal:
-                    root = key_of_path(part, group[len(part) :])
-                    if root is not None:
-                        yield unreadable_head(root)
-            tally.told(tally)
+    noted = projects.every_noted_group(states.store)
+    of_projects = (group for group in noted if keys.project_of(group[: _partition_bytes(group)]) in wanted)
+    while page := [*islice(of_projects, _PAGE_NOTES)]:
+        for group in _unfinished(states, [*filterfalse(met.__contains__, dict.fromkeys(page))]):
+            tally.unfinished += 1
+            met.add(group)
+            part = group[: _partition_bytes(group)]
+            try:
+                states.look(keys.project_of(part), lambda _: None, group=group)
+            except Timeout:
+                continue  # it is still being changed, so somebody finishes it
+            except Internal:
+                root = key_of_path(part, group[len(part) :])
+                if root is not None:
+                    yield unreadable_head(root)
+        tally.told(tally)
 
 
 def _unfinished(states: States, groups: list[bytes]) -> Iterator[bytes]:

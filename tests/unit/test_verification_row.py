@@ -24,7 +24,8 @@ from pbserver.datastore.head_store import HeadStore
 from pbserver.datastore.heads import Head, Primary, State
 from pbserver.datastore.keys import Key
 from pbserver.datastore.mutations import Mutation
-from pbserver.datastore.projects import every_scope, rows, sweep_all
+from pbserver.datastore.projects import every_scope, sweep_all
+from pbserver.datastore.scanning import every_row
 from pbserver.verification import Fault, Problem, Tally, problems, repair, states
 from pbserver.verification.checks import kindless_address, row_address
 from tests.unit.building import APP, FAR, entity, finish_indexes, key, reference
@@ -69,7 +70,7 @@ def test_no_false_alarm_while_commits_fail_and_end_late(atomicity: str) -> None:
     world = World(store=store)
     world.datastore.ids.reserve(PROJECT, 10_000, deadline=FAR)
     chance = random.Random(0)
-    while sum(1 for _ in rows(store, Table.KINDLESS, PROJECT)) < 10:
+    while sum(1 for _ in every_row(store, Table.KINDLESS, PROJECT)) < 10:
         with suppress(Unavailable):
             commit(world.datastore, [at(chance.randrange(40))], chance)
     stop = threading.Event()
