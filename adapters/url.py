@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 from adapters.errors import Unsupported
@@ -29,6 +30,19 @@ class Options:
 
     def text(self, name: str, default: str) -> str:
         return self._take(name, default)
+
+    def password(self) -> str:
+        """From `password`, or the file that `password_file` names, without its last end of line."""
+        password, path = self.text("password", ""), self.text("password_file", "")
+        if not path:
+            return password
+        if password:
+            raise Unsupported(f"{self._store}: both password and password_file are given; give one")
+        try:
+            return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            cause = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            raise Unsupported(f"{self._store}: password_file {path}: {cause}") from error
 
     def finish(self) -> None:
         """To be called after the last option was read: what is left over is unknown and refused."""

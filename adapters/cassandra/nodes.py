@@ -3,11 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import NamedTuple
 
 from adapters.contract import Durable
 from adapters.errors import Unsupported
+from adapters.hosts import Host, parse_hosts
 from adapters.url import StoreUrl
 
 DEFAULT_PORT = 9042
@@ -16,19 +15,10 @@ MOST_REPLICAS = 3  # unless the option says otherwise
 MOST_BUCKETS = 64
 OVERHEAD_BYTES = 1 << 14  # of a request beside one key and the values
 
-_HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z._-]+))(?::(?P<port>[0-9]{1,5}))?")
 _KEYSPACE = re.compile(r"[0-9a-z_]{1,48}")
 _NAME = re.compile(r"[0-9A-Za-z_.-]*")
 _SIZE = re.compile(r"([0-9]+)(B|KiB|MiB|GiB)")
 _UNITS = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30}
-
-
-class Host(NamedTuple):
-    name: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +102,10 @@ def parse_place(url: StoreUrl) -> Place:
     options = url.options
     hosts, _, keyspace = url.place.partition("/")
     place = Place(
-        hosts=_hosts(hosts),
+        hosts=parse_hosts("cassandra", hosts, DEFAULT_PORT, "cassandra:HOST:PORT,HOST:PORT"),
         keyspace=keyspace or DEFAULT_KEYSPACE,
         user=options.text("user", ""),
-        password=_password(options.text("password", ""), options.text("password_file", "")),
+        password=options.password(),
         datacenter=options.text("datacenter", ""),
         replication=options.integer("replication", 0, 0, 99),
         buckets=options.integer("buckets", 4, 1, MOST_BUCKETS),
@@ -133,28 +123,3 @@ def parse_place(url: StoreUrl) -> Place:
     if place.password and not place.user:
         raise Unsupported("cassandra: a password is given, but no user; give user=NAME")
     return place
-
-
-def _hosts(text: str) -> tuple[Host, ...]:
-    hosts = []
-    for each in text.split(","):
-        match = _HOST.fullmatch(each)
-        port = int(match["port"] or DEFAULT_PORT) if match else 0
-        if match is None or not 0 < port < 1 << 16:
-            raise Unsupported(f"cassandra: {each!r} is not HOST or HOST:PORT; write cassandra:HOST:PORT,HOST:PORT")
-        hosts.append(Host(match["six"] or match["name"], port))
-    if len(set(hosts)) != len(hosts):
-        raise Unsupported(f"cassandra: a host is given twice in {text!r}")
-    return tuple(hosts)
-
-
-def _password(password: str, path: str) -> str:
-    if not path:
-        return password
-    if password:
-        raise Unsupported("cassandra: both password and password_file are given; give one")
-    try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        cause = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise Unsupported(f"cassandra: password_file {path}: {cause}") from error

@@ -1,5 +1,7 @@
 """Stores that apply a whole batch, or what lies in one scope of it, as one."""
 
+import threading
+
 import pytest
 
 from adapters.conformance.addressing import at
@@ -85,16 +87,22 @@ def test_rows_of_one_scope_are_read_in_one_state(scope_store: OrderedStore, dead
     def values(round_number: int) -> list[bytes]:
         return [b"%d" % round_number, *[b"%d " % round_number * 3000] * (len(keys) - 1)]
 
+    written = threading.Event()
+
     def write() -> None:
-        for number in range(_ROUNDS):
-            old, new = values(number - 1), values(number)
-            head = Write(at(keys[0]), new[0], old[0] if number else ABSENT)
-            rows = [Write(at(key), value) for key, value in zip(keys[1:], new[1:], strict=True)]
-            scope_store.write([head, *rows], deadline=deadline)
+        try:
+            for number in range(_ROUNDS):
+                old, new = values(number - 1), values(number)
+                head = Write(at(keys[0]), new[0], old[0] if number else ABSENT)
+                rows = [Write(at(key), value) for key, value in zip(keys[1:], new[1:], strict=True)]
+                scope_store.write([head, *rows], deadline=deadline)
+        finally:
+            written.set()
 
     def read() -> None:
         addresses = [at(key) for key in reversed(keys)]
-        while (found := scope_store.read(addresses, deadline=deadline))[-1] != b"%d" % (_ROUNDS - 1):
+        while not written.is_set():
+            found = scope_store.read(addresses, deadline=deadline)
             head = found[-1]
             expected = values(int(head)) if head is not None else [None] * len(keys)
             assert found == expected[::-1]

@@ -1,5 +1,7 @@
 """Stores with compare-and-set: one condition at a time, and who wins."""
 
+import threading
+
 import pytest
 
 from adapters.conformance.addressing import at
@@ -65,6 +67,27 @@ def test_compare_and_set_lets_exactly_one_of_64_threads_win(
     winners = [number for number, result in enumerate(results) if result is None]
     assert len(winners) == 1
     assert cas_points.read([at(b"one")], deadline=deadline) == [b"%d" % winners[0] + b"v" * size]
+
+
+def test_a_conflict_is_told_while_others_read_without_a_pause(
+    cas_points: PointStore, deadline: float, at_once: AtOnce
+) -> None:
+    cas_points.write([Write(at(b"one"), b"v" * 9000)], deadline=deadline)
+    told = threading.Event()
+
+    def conflict() -> None:
+        try:
+            for _ in range(20):
+                with pytest.raises(Conflict):
+                    cas_points.write([Write(at(b"one"), b"w", ABSENT)], deadline=deadline)
+        finally:
+            told.set()
+
+    def read() -> None:
+        while not told.is_set():
+            assert cas_points.read([at(b"one")] * 4, deadline=deadline) == [b"v" * 9000] * 4
+
+    assert at_once(4, lambda number: read() if number else conflict()) == [None] * 4
 
 
 def test_threads_that_count_on_one_key_lose_nothing(cas_points: PointStore, deadline: float, at_once: AtOnce) -> None:

@@ -195,16 +195,19 @@ class Committer:
         return any([batch.apply(txn) for batch in group])
 
     def _transact(self, body: "Callable[[lmdb.Transaction[bytes]], bool]") -> None:
-        """Commits when `body` says that it changed something; whatever it raises leaves no trace."""
+        """Commits what `body` did, and counts it if that was anything; what it raises leaves no trace.
+
+        The driver's `abort` waits until no thread of the process is inside any call of this environment: beside busy
+        readers that is never. So a transaction that changed nothing is committed, which writes nothing either, and
+        one that failed is aborted while no reader enters.
+        """
         txn = self._connection.begin(None, None, True)
         try:
             changed = body(txn)
         except BaseException:
-            txn.abort()
+            with self._connection.gate.entries_stopped():
+                txn.abort()
             raise
-        if not changed:
-            txn.abort()
-            return
         number = txn.id()
         try:
             txn.commit()
@@ -212,7 +215,7 @@ class Committer:
             raise
         except lmdb.Error as error:
             raise self._connection.failed(error, number) from error
-        self.commits += 1
+        self.commits += changed
 
     def _until_it_fits(self, attempt: Callable[[], None], deadline: float) -> None:
         connection = self._connection

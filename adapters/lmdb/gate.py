@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from adapters.errors import StoreError, Unavailable
 
@@ -66,21 +66,36 @@ class Gate:
         """No thread of this process is inside a transaction in the body. The caller must hold none itself."""
         if not self._changing.acquire(timeout=max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))):
             raise Unavailable("the deadline passed while another thread was growing the database's map")
-        try:
-            self._opened.clear()
-            self.shut = True
+        with self._shut():
             self._wait_for_idle(deadline)
             yield
-        finally:
-            self.shut = self._refusal is not None
-            self._opened.set()
-            self._changing.release()
+
+    @contextmanager
+    def entries_stopped(self) -> Iterator[None]:
+        """Nobody enters during the body; who is inside goes on. The caller may be inside itself.
+
+        Whoever has shut the gate already waits for the caller to leave, so it stays shut without being asked.
+        """
+        with self._shut() if self._changing.acquire(blocking=False) else nullcontext():
+            yield
 
     def refuse(self, refusal: StoreError) -> None:
         """From now on every entry raises `refusal`. Takes no lock, so it may be called in a forked child."""
         self._refusal = refusal
         self.shut = True
         self._opened.set()
+
+    @contextmanager
+    def _shut(self) -> Iterator[None]:
+        """The caller has taken `_changing`, which is free again afterwards."""
+        try:
+            self._opened.clear()
+            self.shut = True
+            yield
+        finally:
+            self.shut = self._refusal is not None
+            self._opened.set()
+            self._changing.release()
 
     def _register(self) -> Slot:
         slot = Slot()

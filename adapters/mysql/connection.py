@@ -14,9 +14,10 @@ from pymysql.connections import Connection, MySQLResult
 from pymysql.constants import COMMAND, SERVER_STATUS
 
 from adapters.errors import StoreError, Unavailable
+from adapters.hosts import Host
 from adapters.mysql.codec import Statement
 from adapters.mysql.errors import BAD_NODE, LOST, number, translated
-from adapters.mysql.nodes import QUESTIONS, Facts, Host, Place, check_fit, facts
+from adapters.mysql.nodes import QUESTIONS, Facts, Place, check_fit, facts
 
 CONNECT_SECONDS = 3.0  # a live node answers within that, whatever it is busy with
 RETRY_SECONDS = 5.0  # a node that failed is asked again after that

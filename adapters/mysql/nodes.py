@@ -4,11 +4,10 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import NamedTuple
 
 from adapters.contract import Durable
 from adapters.errors import Unavailable, Unsupported
+from adapters.hosts import Host, parse_hosts
 from adapters.mysql.codec import ENGINES, OVERHEAD_BYTES, Statement
 from adapters.url import StoreUrl
 
@@ -16,7 +15,6 @@ DEFAULT_PORT = 3306
 SHORTEST_PACKET_BYTES = 4 << 20  # an entity in hexadecimal, and more: below, another layer would be needed
 LONGEST_PACKET_BYTES = (1 << 24) - 1  # of the protocol's, beyond which a statement would take several
 
-_HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z._-]+))(?::(?P<port>[0-9]{1,5}))?")
 _DATABASE = re.compile(r"[0-9A-Za-z_$-]{1,64}")
 
 QUESTIONS = (
@@ -29,14 +27,6 @@ QUESTIONS = (
         " ('wsrep_cluster_size', 'wsrep_cluster_state_uuid', 'wsrep_local_state_comment', 'wsrep_ready')"
     ),
 )
-
-
-class Host(NamedTuple):
-    name: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +121,10 @@ def parse_place(url: StoreUrl) -> Place:
     """Raises Unsupported for what does not fit. No message holds the password."""
     options = url.options
     place = Place(
-        hosts=_hosts(url.place.rpartition("/")[0]),
+        hosts=parse_hosts("mysql", url.place.rpartition("/")[0], DEFAULT_PORT, "mysql:HOST:PORT,HOST:PORT/DATABASE"),
         database=url.place.rpartition("/")[2],
         user=options.text("user", "pbserver"),
-        password=_password(options.text("password", ""), options.text("password_file", "")),
+        password=options.password().encode(),
         engine=options.choice("engine", tuple(ENGINES), "innodb"),
         tls=_tls(options.choice("tls", ("off", "on", "verify"), "off"), options.text("tls_ca", "")),
     )
@@ -145,30 +135,6 @@ def parse_place(url: StoreUrl) -> Place:
             "digits, _, $ and -"
         )
     return place
-
-
-def _hosts(text: str) -> tuple[Host, ...]:
-    hosts = []
-    for each in text.split(","):
-        match = _HOST.fullmatch(each)
-        port = int(match["port"] or DEFAULT_PORT) if match else 0
-        if match is None or not 0 < port < 1 << 16:
-            raise Unsupported(f"mysql: {each!r} is not HOST or HOST:PORT; write mysql:HOST:PORT,HOST:PORT/DATABASE")
-        hosts.append(Host(match["six"] or match["name"], port))
-    if len(set(hosts)) != len(hosts):
-        raise Unsupported(f"mysql: a host is given twice in {text!r}")
-    return tuple(hosts)
-
-
-def _password(password: str, path: str) -> bytes:
-    if not path:
-        return password.encode()
-    if password:
-        raise Unsupported("mysql: both password and password_file are given; give one")
-    try:
-        return Path(path).read_bytes().rstrip(b"\r\n")
-    except OSError as error:
-        raise Unsupported(f"mysql: password_file {path}: {error.strerror}") from error
 
 
 def _tls(mode: str, ca: str) -> ssl.SSLContext | None:

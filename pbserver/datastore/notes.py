@@ -89,14 +89,13 @@ class Notes:
 
     def write(self, groups: Collection[bytes], deadline: float) -> None:
         """Notes groups in use. Raises Unavailable; nothing of a commit has happened then."""
-        with self._lock:
-            version = self._next_version()
-            late = time.monotonic() - self._beaten > LEASE_SECONDS
-        value = version.to_bytes(_VALUE_BYTES, "big")
         try:
-            if late:
+            if time.monotonic() - self._beaten > LEASE_SECONDS:
                 self._beat(deadline)
-            distrusted = self._distrusted
+            with self._lock:  # after the beat: what others have taken away before it had lower versions
+                version = self._next_version()
+                distrusted = self._distrusted
+            value = version.to_bytes(_VALUE_BYTES, "big")
             self._store.write(
                 [Write(note_address(self._server, group), value, version=version) for group in groups],
                 deadline=deadline,

@@ -1,14 +1,134 @@
 """What every engine's tests look at."""
 
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import psutil
 
+from adapters.contract import ABSENT, Address, KeyRange, OrderedStore, Rows, Table, Write
+from adapters.errors import Applied, Unavailable
 from controller import booting, processes
 from controller.local import LocalCluster
 from controller.processes import Leader
+from tests.e2e.server import Server
+from tests.isolation.history import Outcome
+from tests.isolation.test_history import assert_serializable
+from tests.isolation.workload import Plan, run
 
 ROOT = Path(__file__).parents[2]
+_WRITERS = 4
+_INDEX = b"load\x00"
+
+
+def soon() -> float:
+    """A deadline that nothing should need."""
+    return time.monotonic() + 30
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def together(*calls: Callable[[], object]) -> list[BaseException | None]:
+    """What calls in threads that start together raise."""
+    barrier = threading.Barrier(len(calls))
+
+    def one(call: Callable[[], object]) -> None:
+        barrier.wait(30)
+        call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [future.exception(60) for future in [pool.submit(one, call) for call in calls]]
+
+
+def assert_conforms(url: str, *, only: str = "") -> None:
+    """The conformance suite, as an operator runs it. `only`: pytest's -k."""
+    command = [sys.executable, "-m", "pbserver", "conformance", "--store", url, "--delete-all-rows"]
+    command += ["--only", only] if only else []
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def assert_serializable_over(url: str, calls: int, directory: Path) -> None:
+    """The isolation workload through the sockets of a server with two workers."""
+    with Server(directory, url, workers=2) as server:
+        history = run(Plan(port=server.port, calls=calls))
+    assert_serializable(history, directory / "history.jsonl")
+    assert {each.error for each in history} == {"", "CONCURRENT_TRANSACTION"}
+    assert Counter(each.outcome for each in history)[Outcome.OK] > calls // 10
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Threads that write numbers: each as a row of an entity group of its own, then as an index row."""
+
+    store: OrderedStore
+    acknowledged: list[int] = field(default_factory=list)
+    unknown: list[int] = field(default_factory=list)
+
+    def grow(self) -> None:
+        """Waits until a hundred more are acknowledged."""
+        wanted = len(self.acknowledged) + 100
+        until(lambda: len(self.acknowledged) >= wanted)
+
+    def assert_kept(self) -> None:
+        """Everything acknowledged is there."""
+        for settle in (False, True):
+            addresses = [_row(number) for number in self.acknowledged]
+            found = self.store.read(addresses, deadline=soon(), settle=settle)
+            assert found == [b"%d" % number for number in self.acknowledged]
+        indexed = self.store.scan(Table.INDEXES, _INDEX, KeyRange(), limit=1_000_000, deadline=soon())
+        assert set(self.acknowledged) <= {int(key) for key, _ in indexed}
+
+    def write(self, number: int) -> None:
+        version = number + 1 if self.store.capabilities.versioned_writes else None
+        row = Rows(Table.INDEXES, _INDEX, b"%d" % number, {b"%08d" % number: b"v"}, version)
+        try:
+            self.store.write([Write(_row(number), b"%d" % number, ABSENT)], deadline=soon())
+            self.store.write([], rows=[row], deadline=soon())
+        except Unavailable as error:
+            assert error.applied is Applied.UNKNOWN
+            self.unknown.append(number)
+        else:
+            self.acknowledged.append(number)
+
+
+def _row(number: int) -> Address:
+    return Address(Table.GROUPS, b"group %d\x00" % number, b"k", b"k")
+
+
+@contextmanager
+def load(store: OrderedStore) -> Iterator[Load]:
+    """Writes as long as the body lasts."""
+    found = Load(store)
+    numbers = count()
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            found.write(next(numbers))
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        writers = [pool.submit(work) for _ in range(_WRITERS)]
+        try:
+            found.grow()
+            yield found
+        finally:
+            stop.set()
+        for writer in writers:
+            writer.result(60)
 
 
 def pids(cluster: LocalCluster) -> list[int]:

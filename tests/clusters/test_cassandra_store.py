@@ -1,14 +1,9 @@
 """The cassandra adapter on three nodes: the contract, the Datastore over it, and nodes that go away."""
 
-import subprocess
-import sys
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,10 +19,7 @@ from adapters.errors import Applied, StoreError, TooLarge, Unavailable, Unsuppor
 from controller.databases import cassandra as recipe
 from controller.local import LocalCluster
 from controller.recipe import Node, NotReady
-from tests.e2e.server import Server
-from tests.isolation.history import Outcome
-from tests.isolation.test_history import assert_serializable
-from tests.isolation.workload import Plan, run
+from tests.clusters.checks import assert_conforms, assert_serializable_over, load, soon, until
 from tests.unit.test_datastore import *  # noqa: F403
 
 CALLS = 3_000
@@ -68,19 +60,8 @@ def version(cluster: LocalCluster) -> str:
         return "Cassandra " + str(driver.connect().execute("SELECT release_version FROM system.local").one()[0])
 
 
-def soon() -> float:
-    return time.monotonic() + 30
-
-
 def at(key: bytes, table: Table = Table.GROUPS, scope: bytes = SCOPE) -> Address:
     return Address(table, scope, key, key)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def numbers_of(store: OrderedStore, table: Table, *, limit: int = 10_000, reverse: bool = False) -> list[int]:
@@ -91,19 +72,12 @@ def numbers_of(store: OrderedStore, table: Table, *, limit: int = 10_000, revers
 @pytest.mark.timeout(300)
 def test_it_keeps_the_contract(url: str) -> None:
     """Without layers, for time's sake; the tests of the Datastore go through them."""
-    command = [sys.executable, "-m", "pbserver", "conformance", "--store", url, "--delete-all-rows"]
-    command += ["--only", "not layers"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert_conforms(url, only="not layers")
 
 
 @pytest.mark.timeout(300)
 def test_transactions_over_it_are_strictly_serializable(url: str, store: OrderedStore, tmp_path: Path) -> None:
-    with Server(tmp_path, url, workers=2) as server:
-        history = run(Plan(port=server.port, calls=CALLS))
-    assert_serializable(history, tmp_path / "history.jsonl")
-    assert {each.error for each in history} == {"", "CONCURRENT_TRANSACTION"}
-    assert Counter(each.outcome for each in history)[Outcome.OK] > CALLS // 10
+    assert_serializable_over(url, CALLS, tmp_path)
 
 
 def test_it_says_what_the_nodes_promise(store: OrderedStore) -> None:
@@ -186,47 +160,13 @@ def test_a_batch_beyond_what_nodes_take_is_refused_or_cut(store: OrderedStore) -
 def test_acknowledged_writes_outlive_a_killed_node_and_service_goes_on(
     cluster: LocalCluster, store: OrderedStore
 ) -> None:
-    acknowledged: list[int] = []
-    unknown: list[int] = []
-    numbers = count()
-    stop = threading.Event()
-
-    def write() -> None:
-        while not stop.is_set():
-            number = next(numbers)
-            row = at(b"k", scope=b"group %d\x00" % number)
-            indexed = Rows(Table.INDEXES, SCOPE, b"%d" % number, {b"%08d" % number: b"v"}, number)
-            try:
-                store.write([Write(row, b"%d" % number, ABSENT)], deadline=soon())
-                store.write([], rows=[indexed], deadline=soon())
-                acknowledged.append(number)
-            except Unavailable as error:
-                assert error.applied is Applied.UNKNOWN
-                unknown.append(number)
-
-    def grow() -> None:
-        wanted = len(acknowledged) + 100
-        until(lambda: len(acknowledged) >= wanted)
-
-    with ThreadPoolExecutor(4) as pool:
-        writers = [pool.submit(write) for _ in range(4)]
-        try:
-            grow()
-            cluster.kill(cluster.nodes[0])
-            grow()
-            cluster.start(cluster.nodes[0])
-            grow()
-        finally:
-            stop.set()
-        for writer in writers:
-            writer.result(60)
-    assert len(unknown) <= 20, "what was under way on the killed node"
-    wanted = [(at(b"k", scope=b"group %d\x00" % number), b"%d" % number) for number in acknowledged]
-    for settle in (False, True):
-        found = store.read([address for address, _ in wanted], deadline=soon(), settle=settle)
-        assert found == [value for _, value in wanted]
-    indexed = numbers_of(store, Table.INDEXES, limit=1_000_000)
-    assert set(acknowledged) <= set(indexed)
+    with load(store) as writing:
+        cluster.kill(cluster.nodes[0])
+        writing.grow()
+        cluster.start(cluster.nodes[0])
+        writing.grow()
+    assert len(writing.unknown) <= 20, "what was under way on the killed node"
+    writing.assert_kept()
 
 
 @pytest.mark.timeout(300)

@@ -1,14 +1,10 @@
 """The mysql adapter on three nodes of MariaDB Galera: the contract, the Datastore over it, and nodes that go away."""
 
-import subprocess
-import sys
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import count, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +19,7 @@ from adapters.mysql.codec import GUARDS
 from adapters.mysql.connection import ANSWER_SECONDS, LOCK_WAIT_SECONDS
 from controller.local import LocalCluster
 from controller.recipe import Node
-from tests.e2e.server import Server
-from tests.isolation.history import Outcome
-from tests.isolation.test_history import assert_serializable
-from tests.isolation.workload import Plan, run
+from tests.clusters.checks import assert_conforms, assert_serializable_over, load, soon, together, until
 from tests.unit.test_datastore import *  # noqa: F403
 
 ROUNDS = 60
@@ -72,10 +65,6 @@ def alone(cluster: LocalCluster, store: OrderedStore) -> Iterator[list[Any]]:
         yield stores
 
 
-def soon() -> float:
-    return time.monotonic() + 30
-
-
 def at(key: bytes, table: Table = Table.GROUPS, scope: bytes = SCOPE) -> Address:
     return Address(table, scope, b"", key)
 
@@ -89,17 +78,6 @@ def ask_root(node: Node, *statements: str) -> Any:
         return cursor.fetchall()
 
 
-def together(*calls: Callable[[], object]) -> list[BaseException | None]:
-    barrier = threading.Barrier(len(calls))
-
-    def one(call: Callable[[], object]) -> None:
-        barrier.wait(30)
-        call()
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return [future.exception(60) for future in [pool.submit(one, call) for call in calls]]
-
-
 def assert_one_of_two_wins(first: Any, second: Any, a: Address, b: Address, expected: Expectation) -> None:
     """Each checks the row that the other changes."""
     results = together(
@@ -107,12 +85,6 @@ def assert_one_of_two_wins(first: Any, second: Any, a: Address, b: Address, expe
         lambda: second.write([Check(b, expected), Write(a, b"new", expected)], deadline=soon()),
     )
     assert sorted(map(type, results), key=str) == sorted([type(None), Conflict], key=str)
-
-
-def assert_conforms(url: str) -> None:
-    command = [sys.executable, "-m", "pbserver", "conformance", "--store", url, "--delete-all-rows"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.timeout(600)
@@ -136,11 +108,7 @@ def test_a_server_without_galera_keeps_it_too(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_transactions_over_it_are_strictly_serializable(url: str, store: OrderedStore, tmp_path: Path) -> None:
-    with Server(tmp_path, url, workers=2) as server:
-        history = run(Plan(port=server.port, calls=CALLS))
-    assert_serializable(history, tmp_path / "history.jsonl")
-    assert {each.error for each in history} == {"", "CONCURRENT_TRANSACTION"}
-    assert Counter(each.outcome for each in history)[Outcome.OK] > CALLS // 10
+    assert_serializable_over(url, CALLS, tmp_path)
 
 
 def test_it_says_what_the_servers_promise(store: OrderedStore) -> None:
@@ -214,35 +182,14 @@ def test_a_read_on_any_node_sees_what_was_acknowledged_by_another(alone: list[An
 def test_acknowledged_writes_outlive_a_killed_node_and_service_goes_on(
     cluster: LocalCluster, store: OrderedStore
 ) -> None:
-    acknowledged: list[int] = []
-    unknown: list[int] = []
-    numbers = count()
-    stop = threading.Event()
-
-    def write() -> None:
-        while not stop.is_set():
-            number = next(numbers)
-            row = at(b"k", scope=b"group %d\x00" % number)
-            try:
-                store.write([Write(row, b"%d" % number, ABSENT)], deadline=soon())
-                acknowledged.append(number)
-            except Unavailable as error:
-                assert error.applied is Applied.UNKNOWN
-                unknown.append(number)
-
-    with ThreadPoolExecutor(4) as pool:
-        writers = [pool.submit(write) for _ in range(4)]
+    with load(store) as writing:
         for node in cluster.nodes:
-            grow(acknowledged)
             cluster.kill(node)
-            grow(acknowledged)
+            writing.grow()
             cluster.start(node)
-        stop.set()
-        for writer in writers:
-            writer.result(60)
-    assert len(unknown) <= 4 * 3, "each writer was in the middle of at most one write on each killed node"
-    wanted = [(at(b"k", scope=b"group %d\x00" % number), b"%d" % number) for number in acknowledged]
-    assert store.read([address for address, _ in wanted], deadline=soon()) == [value for _, value in wanted]
+            writing.grow()
+    assert len(writing.unknown) <= 4 * 3, "each writer was in the middle of at most one write on each killed node"
+    writing.assert_kept()
 
 
 @pytest.mark.timeout(300)
@@ -260,19 +207,6 @@ def test_a_frozen_node_is_given_up_and_then_left_alone(cluster: LocalCluster, st
         )
     assert [store.read([row], deadline=soon()) for row in rows] == [[b"w"]] * 60
     until(lambda: all(not status.trouble for status in cluster.status()))
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def grow(numbers: list[int]) -> None:
-    """Waits until there are a hundred more."""
-    wanted = len(numbers) + 100
-    until(lambda: len(numbers) >= wanted)
 
 
 def test_a_row_that_another_holds_is_waited_for_until_the_deadline_and_nothing_is_written(
