@@ -26,6 +26,7 @@ _TEND_SECONDS = 5.0
 _CLEAR_SECONDS = 3600.0
 _CLEAR_PAUSE_SECONDS = 0.01  # between two scopes
 _MOST_WAITING = 10_000
+_CLOSE_SECONDS = 5.0
 _THREADS = 8
 
 log = structlog.get_logger()
@@ -71,8 +72,8 @@ class Hands:
     def close(self) -> None:
         if self._thread.is_alive():
             with suppress(queue.Full):
-                self._waiting.put_nowait(None)
-            self._thread.join(timeout=5)
+                self._waiting.put(None, timeout=_CLOSE_SECONDS)
+            self._thread.join(_CLOSE_SECONDS)
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 

@@ -349,7 +349,7 @@ def test_repairs_beside_writers_end_in_a_right_store(world: World) -> None:
     chance = random.Random(3)
 
     def change() -> None:
-        while not stop.is_set():
+        while not stop.wait(0.001):
             world.put(at(chance.randrange(20)), a=chance.randrange(5), b=chance.randrange(5))
 
     def mend() -> None:
