@@ -72,6 +72,14 @@ class Command:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a node takes of its machine: memory with an empty database and some load, ports and what they are for."""
+
+    memory_mib: int
+    ports: Mapping[int, str]
+
+
 #: Returns when the node has what it needs, raises NotReady otherwise; gives up by itself after a few seconds.
 Check = Callable[[Node, Cluster], None]
 
@@ -97,6 +105,9 @@ class Recipe(Protocol):
 
     def services(self, node: Node, cluster: Cluster) -> Sequence[Service]:
         """The node's processes in the order they start."""
+
+    def needs(self, node: Node) -> Needs:
+        """What the machine must have for the node's services, and must not have taken."""
 
     def stages(self, cluster: Cluster) -> Sequence[Stage]:
         """The order of the boot, masters first; the reverse is the order of the stop."""

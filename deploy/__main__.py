@@ -2,7 +2,7 @@
 
 import typer
 
-from deploy import engine_commands, local_commands
+from deploy import engine_commands, layout_commands, local_commands
 
 app = typer.Typer(
     name="pbdeploy",
@@ -12,6 +12,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+layout_commands.register(app)
 app.add_typer(engine_commands.app, name="engines")
 app.add_typer(local_commands.app, name="local")
 

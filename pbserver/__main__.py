@@ -9,7 +9,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from pbserver import __version__, index_commands, moving_commands, stores_command, verify_command
-from pbserver.settings import Settings, load
+from pbserver.settings import Settings, complaints, load
 
 _WRONG_SETTINGS = 2
 
@@ -114,21 +114,6 @@ def _settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     except (OSError, ValueError) as unreadable:
         sys.stderr.write(f"pbserver: cannot read the settings: {unreadable}\n")
     sys.exit(_WRONG_SETTINGS)
-
-
-def complaints(wrong: ValidationError) -> list[str]:
-    """One line per wrong setting: its key, what is the matter, what was given."""
-    lines = []
-    for error in wrong.errors():
-        key = ".".join(str(part) for part in error["loc"])
-        if error["type"] == "extra_forbidden":
-            lines.append(f"{key}: there is no such setting")
-        elif not key:
-            lines.append(error["msg"].removeprefix("Value error, "))
-        else:
-            message = error["msg"].removeprefix("Value error, ")
-            lines.append(f"{key}: {message[:1].lower()}{message[1:]} (given: {error['input']!r})")
-    return lines
 
 
 def as_toml(settings: BaseModel, section: str = "") -> str:

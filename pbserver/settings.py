@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 
@@ -99,6 +99,21 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def complaints(wrong: ValidationError) -> list[str]:
+    """One line per wrong setting: its key, what is the matter, what was given."""
+    lines = []
+    for error in wrong.errors():
+        key = ".".join(str(part) for part in error["loc"])
+        if error["type"] == "extra_forbidden":
+            lines.append(f"{key}: there is no such setting")
+        elif not key:
+            lines.append(error["msg"].removeprefix("Value error, "))
+        else:
+            message = error["msg"].removeprefix("Value error, ")
+            lines.append(f"{key}: {message[:1].lower()}{message[1:]} (given: {error['input']!r})")
+    return lines
 
 
 def load(file: Path | None, flags: dict[str, Any]) -> Settings:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from controller import jvm
-from controller.recipe import Cluster, Command, Node, NotReady, Service, Stage
+from controller.recipe import Cluster, Command, Needs, Node, NotReady, Service, Stage
 from controller.rendering import render
 
 ENGINES = ("java", "cassandra")
 MOST_NODES = 9
 
 PORT = 9042
+_STORAGE_PORT = 7000
 #: The data centre that SimpleSnitch puts every node in.
 DATACENTER = "datacenter1"
 _HEAP_MIB = 256
@@ -48,7 +49,9 @@ _PROPERTIES = {
 
 def files(node: Node, cluster: Cluster) -> Mapping[Path, str]:
     return {
-        node.conf / "cassandra.yaml": render("cassandra.yaml.j2", node=node, seed=cluster.hosts[0], port=PORT),
+        node.conf / "cassandra.yaml": render(
+            "cassandra.yaml.j2", node=node, seed=cluster.hosts[0], port=PORT, storage_port=_STORAGE_PORT
+        ),
         node.conf / "logback.xml": render("logback.xml.j2"),
     }
 
@@ -70,6 +73,11 @@ def services(node: Node, cluster: Cluster) -> Sequence[Service]:
     classpath = [node.conf, engine / "lib"]
     command = jvm.command(cluster.engines["java"], _HEAP_MIB, classpath, _MAIN, options=options)
     return [Service("cassandra", command, stop_seconds=20)]
+
+
+def needs(node: Node) -> Needs:
+    del node
+    return Needs(4 * _HEAP_MIB, {PORT: "CQL", _STORAGE_PORT: "other nodes"})
 
 
 def stages(cluster: Cluster) -> Sequence[Stage]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from controller import jvm
-from controller.recipe import Check, Cluster, Command, Node, NotReady, Service, Stage
+from controller.recipe import Check, Cluster, Command, Needs, Node, NotReady, Service, Stage
 from controller.rendering import render
 
 ENGINES = ("java", "hbase")
@@ -23,6 +23,8 @@ _NAMENODE_HTTP_PORT = 9870
 _DATANODE_PORT = 9866
 _MASTER_PORT = 16000
 _REGION_SERVER_PORT = 16020
+_DATANODE_HTTP_PORT = 9864
+_DATANODE_IPC_PORT = 9867
 _ANSWER_SECONDS = 10
 _NAMENODE_FACTS = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
 
@@ -74,6 +76,26 @@ def services(node: Node, cluster: Cluster) -> Sequence[Service]:
         for name in _ROLES
         if name not in _MASTERS or node == cluster.nodes[0]
     ]
+
+
+def needs(node: Node) -> Needs:
+    """Of the JVMs' memory, a part beside the heap grows with the load."""
+    names = [name for name in _ROLES if name not in _MASTERS or node.number == 1]
+    ports = {
+        PORT: "Thrift",
+        _REGION_SERVER_PORT: "the region server",
+        _datanode_port(node): "the DataNode",
+        _DATANODE_HTTP_PORT: "the DataNode's page",
+        _DATANODE_IPC_PORT: "the DataNode's commands",
+    }
+    if node.number == 1:
+        ports |= {
+            _ZOOKEEPER_PORT: "ZooKeeper",
+            _NAMENODE_PORT: "the NameNode",
+            _NAMENODE_HTTP_PORT: "the NameNode's page",
+            _MASTER_PORT: "HMaster",
+        }
+    return Needs(2 * sum(_ROLES[name][0] for name in names), ports)
 
 
 def stages(cluster: Cluster) -> Sequence[Stage]:
@@ -154,8 +176,8 @@ def _hdfs(node: Node, cluster: Cluster) -> dict[str, object]:
         "dfs.namenode.http-address": f"{master}:{_NAMENODE_HTTP_PORT}",
         "dfs.datanode.hostname": node.host,
         "dfs.datanode.address": f"{node.host}:{_datanode_port(node)}",
-        "dfs.datanode.http.address": f"{node.host}:9864",
-        "dfs.datanode.ipc.address": f"{node.host}:9867",
+        "dfs.datanode.http.address": f"{node.host}:{_DATANODE_HTTP_PORT}",
+        "dfs.datanode.ipc.address": f"{node.host}:{_DATANODE_IPC_PORT}",
         "dfs.datanode.use.datanode.hostname": "true",
         "dfs.client.use.datanode.hostname": "true",
         "dfs.namenode.datanode.registration.ip-hostname-check": "false",

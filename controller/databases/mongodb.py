@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controller.recipe import Cluster, Command, Node, NotReady, Service, Stage
+from controller.recipe import Cluster, Command, Needs, Node, NotReady, Service, Stage
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -26,6 +26,11 @@ def files(node: Node, cluster: Cluster) -> Mapping[Path, str]:
 def services(node: Node, cluster: Cluster) -> Sequence[Service]:
     program = cluster.engines["ferretdb"] / "ferretdb"
     return [Service("ferretdb", (str(program), f"--listen={node.host}:{PORT}", f"--data={node.data}/"))]
+
+
+def needs(node: Node) -> Needs:
+    del node
+    return Needs(256, {PORT: "MongoDB's protocol"})
 
 
 def stages(cluster: Cluster) -> Sequence[Stage]:

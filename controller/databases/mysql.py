@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.recipe import Cluster, Command, Node, NotReady, Service, Stage
+from controller.recipe import Cluster, Command, Needs, Node, NotReady, Service, Stage
 from controller.rendering import render
 
 ENGINES = ("mariadb",)
@@ -48,6 +48,11 @@ def files(node: Node, cluster: Cluster) -> Mapping[Path, str]:
 def services(node: Node, cluster: Cluster) -> Sequence[Service]:
     begins = ("--wsrep-new-cluster",) if node == cluster.primary and not cluster.running else ()
     return [Service("mariadbd", (*_mariadbd(node, cluster), *begins), _environment(node, cluster), stop_seconds=20)]
+
+
+def needs(node: Node) -> Needs:
+    del node
+    return Needs(512, {PORT: "SQL", 4567: "other nodes", 4568: "missed writes", 4444: "a copy of all data"})
 
 
 def stages(cluster: Cluster) -> Sequence[Stage]:

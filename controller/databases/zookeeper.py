@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from controller import jvm
-from controller.recipe import Cluster, Command, Node, NotReady, Service, Stage
+from controller.recipe import Cluster, Command, Needs, Node, NotReady, Service, Stage
 from controller.rendering import render
 
 ENGINES = ("java", "zookeeper")
@@ -32,6 +32,11 @@ def services(node: Node, cluster: Cluster) -> Sequence[Service]:
         cluster.engines["java"], _HEAP_MIB, [node.conf, engine / "lib"], _MAIN, str(node.conf / "zoo.cfg")
     )
     return [Service("zookeeper", command)]
+
+
+def needs(node: Node) -> Needs:
+    del node
+    return Needs(256, {PORT: "clients", 2888: "other nodes", 3888: "elections"})
 
 
 def stages(cluster: Cluster) -> Sequence[Stage]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from pbserver.__main__ import as_toml, complaints
-from pbserver.settings import Settings, host_and_port, load
+from pbserver.__main__ import as_toml
+from pbserver.settings import Settings, complaints, host_and_port, load
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,0 +1,197 @@
+"""The layout of a cluster: what the operator writes down in cluster.toml. No I/O but reading that file."""
+
+import ipaddress
+import re
+import tomllib
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from controller.databases import recipe as recipe_called
+from controller.recipe import Node
+
+#: What a node does for each database: the first of these is asked for in a layout's nodes, and so on. See roles below.
+_DATA_ROLES = {
+    "cassandra": ("peer",),
+    "hbase": ("master", "slave"),
+    "mongodb": ("peer",),
+    "mysql": ("peer",),
+}
+_COPIES = 3  # unless the layout says otherwise
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+_HOST = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?(?:\.[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?)*")
+
+
+class Role(StrEnum):
+    """`peer`: every node is alike. `master`: has the services that there are once. `gateway`: runs a PBServer."""
+
+    MASTER = "master"
+    SLAVE = "slave"
+    PEER = "peer"
+    GATEWAY = "gateway"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Ssh(_Part):
+    """How the operator's machine reaches a node."""
+
+    user: str = Field("root", min_length=1)
+    port: int = Field(22, gt=0, lt=1 << 16)
+    key: Path | None = Field(None, description="of the private key; without, those of the SSH agent and of ~/.ssh")
+    known_hosts: Path = Path("~/.ssh/known_hosts")
+    connect_seconds: float = Field(10.0, gt=0)
+
+
+class NodeSsh(_Part):
+    """What is different about one node."""
+
+    user: str | None = Field(None, min_length=1)
+    port: int | None = Field(None, gt=0, lt=1 << 16)
+    key: Path | None = None
+
+
+class Ports(_Part):
+    """Of what runs beside the database; the database's own ports are the usual ones."""
+
+    pbserver: int = Field(10001, gt=0, lt=1 << 16, description="what app servers call, on every gateway")
+    admin: int = Field(10002, gt=0, lt=1 << 16, description="health and metrics of a PBServer, on loopback")
+
+    @model_validator(mode="after")
+    def _are_different(self) -> Self:
+        if self.pbserver == self.admin:
+            raise ValueError(f"pbserver and admin are both {self.admin}; give each a port of its own")
+        return self
+
+
+class Machine(_Part):
+    """One node. `roles` as the database needs them; `gateway` beside another role, or alone."""
+
+    address: str
+    roles: tuple[Role, ...] = Field(min_length=1)
+    ssh: NodeSsh = NodeSsh()  # type: ignore[call-arg]
+
+    @field_validator("address")
+    @classmethod
+    def _is_an_address(cls, value: str) -> str:
+        try:
+            return str(ipaddress.ip_address(value))
+        except ValueError:
+            if not _HOST.fullmatch(value) or value.replace(".", "").isdigit():
+                raise ValueError("neither an IP address nor a host name") from None
+            return value.lower()
+
+    @property
+    def keeps_data(self) -> bool:
+        return any(role is not Role.GATEWAY for role in self.roles)
+
+
+class Layout(_Part):
+    """A whole cluster.toml. `nodes` in the order of the file; the first that keeps data is the database's first."""
+
+    name: str = Field(description="of the cluster")
+    database: Literal["cassandra", "hbase", "mongodb", "mysql"]
+    replication: int | None = Field(None, ge=1, description="copies of every row; 3 if there are so many nodes")
+    directory: Path = Field(Path("/var/lib/pbserver"), description="on every node: engines, configuration, data, logs")
+    ssh: Ssh = Ssh()  # type: ignore[call-arg]
+    ports: Ports = Ports()  # type: ignore[call-arg]
+    nodes: tuple[Machine, ...] = Field(min_length=1)
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError("a small letter, then up to 30 small letters, digits and -")
+        return value
+
+    @field_validator("directory")
+    @classmethod
+    def _is_absolute(cls, value: Path) -> Path:
+        if not value.is_absolute() or value == Path("/") or ".." in value.parts:
+            raise ValueError("not an absolute path of a directory of its own")
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        wrong = [*self._wrong_nodes(), *self._wrong_counts()]
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """Those that keep data, the master first: the database's nodes in their order."""
+        return tuple(
+            sorted((each for each in self.nodes if each.keeps_data), key=lambda each: "master" not in each.roles)
+        )
+
+    @property
+    def gateways(self) -> tuple[Machine, ...]:
+        """Those that run a PBServer: as the layout says, else wherever the database can be entered."""
+        chosen = tuple(each for each in self.nodes if Role.GATEWAY in each.roles)
+        return chosen or self.machines
+
+    @property
+    def copies(self) -> int:
+        """Of every row, in the end."""
+        if self.database == "mysql":
+            return len(self.machines)
+        return self.replication or min(_COPIES, len(self.machines))
+
+    def database_nodes(self) -> tuple[Node, ...]:
+        """The nodes as recipes know them."""
+        return tuple(
+            Node(number, machine.address, self.directory / self.name / f"node{number}")
+            for number, machine in enumerate(self.machines, 1)
+        )
+
+    def ssh_of(self, machine: Machine) -> Ssh:
+        return self.ssh.model_copy(update=machine.ssh.model_dump(exclude_none=True))
+
+    def _wrong_nodes(self) -> list[str]:
+        wrong = [
+            f"address {address} is given {times} times"
+            for address, times in Counter(each.address for each in self.nodes).items()
+            if times > 1
+        ]
+        allowed = _DATA_ROLES[self.database]
+        for machine in self.nodes:
+            data = [role for role in machine.roles if role is not Role.GATEWAY]
+            if unfit := [role for role in data if role not in allowed]:
+                wrong.append(
+                    f"{machine.address}: {self.database} has no role {unfit[0].value!r}, only "
+                    f"{', '.join(allowed)} and gateway"
+                )
+            elif len(machine.roles) != len(set(machine.roles)) or len(data) > 1:
+                wrong.append(f"{machine.address}: one role, and gateway beside it if a PBServer is to run there")
+        return wrong
+
+    def _wrong_counts(self) -> list[str]:
+        count = len(self.machines)
+        most = recipe_called(self.database).MOST_NODES
+        masters = sum(Role.MASTER in each.roles for each in self.nodes)
+        wrong = []
+        if not count:
+            return [f"no node keeps data: give one the role {_DATA_ROLES[self.database][0]}"]
+        if count > most:
+            wrong.append(f"{count} nodes keep data; {self.database} is run on up to {most}")
+        if "master" in _DATA_ROLES[self.database] and masters != 1:
+            wrong.append(f"{masters} nodes are master; {self.database} has exactly one")
+        if self.database == "mysql" and self.replication not in (None, count):
+            wrong.append(
+                f"replication is {self.replication}, but Galera keeps every row on all {count} nodes; leave it out"
+            )
+        elif (self.replication or 1) > count:
+            wrong.append(f"replication is {self.replication}, but {count} nodes keep data; lower it or add nodes")
+        return wrong
+
+
+def read(path: Path) -> Layout:
+    """Raises pydantic.ValidationError naming every wrong key, OSError, tomllib.TOMLDecodeError (a ValueError)."""
+    with path.open("rb") as file:
+        return Layout.model_validate(tomllib.load(file))

@@ -1,0 +1,139 @@
+"""cluster.toml: what is a layout, and what is said about what is none."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from controller import layout
+from controller.layout import Layout
+from pbserver.settings import complaints
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "deploy" / "layouts").glob("*.toml"))
+
+
+def nodes(*roles: str) -> list[dict[str, Any]]:
+    return [{"address": f"10.0.0.{number}", "roles": role.split("+")} for number, role in enumerate(roles, 1)]
+
+
+def made(database: str, *roles: str, **more: Any) -> Layout:
+    return Layout.model_validate({"name": "shop", "database": database, "nodes": nodes(*roles), **more})
+
+
+def refused(database: str, *roles: str, **more: Any) -> str:
+    with pytest.raises(ValidationError) as wrong:
+        made(database, *roles, **more)
+    return "\n".join(complaints(wrong.value))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_the_examples_are_layouts_of_their_databases(example: Path) -> None:
+    found = layout.read(example)
+    assert found.database == example.stem
+    assert found.gateways == found.machines
+    assert [node.host for node in found.database_nodes()] == [machine.address for machine in found.machines]
+
+
+def test_there_is_an_example_for_every_database() -> None:
+    schema = Layout.model_json_schema()["properties"]["database"]["enum"]
+    assert [example.stem for example in EXAMPLES] == sorted(schema)
+
+
+def test_the_master_is_the_first_node_wherever_it_stands() -> None:
+    found = made("hbase", "slave", "master", "slave")
+    assert [machine.address for machine in found.machines] == ["10.0.0.2", "10.0.0.1", "10.0.0.3"]
+    assert [node.number for node in found.database_nodes()] == [1, 2, 3]
+    assert found.database_nodes()[0].data == Path("/var/lib/pbserver/shop/node1/data")
+
+
+def test_gateways_are_those_that_are_named_and_may_keep_no_data() -> None:
+    found = made("cassandra", "peer", "peer+gateway", "gateway")
+    assert [machine.address for machine in found.gateways] == ["10.0.0.2", "10.0.0.3"]
+    assert [machine.address for machine in found.machines] == ["10.0.0.1", "10.0.0.2"]
+
+
+@pytest.mark.parametrize(
+    ("database", "count", "asked", "copies"),
+    [
+        ("cassandra", 1, None, 1),
+        ("cassandra", 5, None, 3),
+        ("cassandra", 5, 2, 2),
+        ("mysql", 5, None, 5),
+        ("mongodb", 1, None, 1),
+    ],
+)
+def test_copies_of_every_row(database: str, count: int, asked: int | None, copies: int) -> None:
+    assert made(database, *["peer"] * count, replication=asked).copies == copies
+
+
+def test_a_node_differs_in_what_it_says_and_in_nothing_else() -> None:
+    found = made("cassandra", "peer", "peer", ssh={"user": "root", "port": 22, "key": "/k"})
+    other = found.nodes[1].model_copy(update={"ssh": layout.NodeSsh(port=2222)})  # type: ignore[call-arg]
+    assert found.ssh_of(found.nodes[0]) == found.ssh
+    assert found.ssh_of(other) == found.ssh.model_copy(update={"port": 2222})
+
+
+def test_addresses_are_compared_as_addresses() -> None:
+    same = nodes("peer", "peer")
+    same[0]["address"], same[1]["address"] = "fd00::1", "fd00:0:0::0001"
+    assert "fd00::1 is given 2 times" in refused("cassandra", nodes=same)
+
+
+@pytest.mark.parametrize(
+    ("database", "roles", "more", "said"),
+    [
+        ("cassandra", ["peer", "chief"], {}, "nodes.1.roles.0: input should be 'master', 'slave', 'peer' or 'gateway'"),
+        ("cassandra", ["master", "peer"], {}, "10.0.0.1: cassandra has no role 'master', only peer and gateway"),
+        ("hbase", ["peer"], {}, "10.0.0.1: hbase has no role 'peer', only master, slave and gateway"),
+        ("hbase", ["slave", "slave"], {}, "0 nodes are master; hbase has exactly one"),
+        ("hbase", ["master", "master"], {}, "2 nodes are master"),
+        ("hbase", ["master+slave"], {}, "10.0.0.1: one role, and gateway beside it"),
+        ("cassandra", ["peer+peer"], {}, "10.0.0.1: one role"),
+        ("cassandra", ["gateway"], {}, "no node keeps data: give one the role peer"),
+        ("cassandra", [], {}, "nodes: tuple should have at least 1 item"),
+        ("cassandra", ["peer", "peer"], {"replication": 3}, "replication is 3, but 2 nodes keep data"),
+        ("cassandra", ["peer"], {"replication": 0}, "replication: input should be greater than or equal to 1"),
+        ("mysql", ["peer"] * 3, {"replication": 2}, "Galera keeps every row on all 3 nodes; leave it out"),
+        ("mongodb", ["peer", "peer"], {}, "2 nodes keep data; mongodb is run on up to 1"),
+        ("oracle", ["peer"], {}, "database: input should be 'cassandra', 'hbase', 'mongodb' or 'mysql'"),
+        ("cassandra", ["peer"], {"name": "My Shop"}, "name: a small letter"),
+        ("cassandra", ["peer"], {"directory": "data"}, "directory: not an absolute path"),
+        ("cassandra", ["peer"], {"directory": "/"}, "directory: not an absolute path of a directory of its own"),
+        ("cassandra", ["peer"], {"colour": "red"}, "colour: there is no such setting"),
+        ("cassandra", ["peer"], {"ports": {"pbserver": 80, "admin": 80}}, "both 80; give each a port of its own"),
+        ("cassandra", ["peer"], {"ports": {"pbserver": 70000}}, "ports.pbserver: input should be less than 65536"),
+        (
+            "cassandra",
+            ["peer"],
+            {"nodes": [{"address": "10.0.0", "roles": ["peer"]}]},
+            "nodes.0.address: neither an IP",
+        ),
+        ("cassandra", ["peer"], {"nodes": [{"address": "a b", "roles": ["peer"]}]}, "neither an IP address nor a host"),
+        (
+            "cassandra",
+            ["peer"],
+            {"nodes": [{"address": "a", "roles": ["peer"], "ssh": {"usr": "x"}}]},
+            "ssh.usr: there is",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said(database: str, roles: list[str], more: dict[str, Any], said: str) -> None:
+    assert said in refused(database, *roles, **more)
+
+
+def test_everything_wrong_with_the_nodes_is_said_at_once() -> None:
+    both = nodes("peer", "slave")
+    both[1]["address"] = both[0]["address"]
+    text = refused("cassandra", nodes=both, replication=9)
+    assert "is given 2 times" in text
+    assert "no role 'slave'" in text
+    assert "replication is 9" in text
+
+
+def test_a_file_that_is_no_toml_is_told_apart(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text("name = ")
+    with pytest.raises(tomllib.TOMLDecodeError):
+        layout.read(file)
