@@ -31,7 +31,12 @@ DRIVERS = {
 }
 
 #: What `pbdeploy` needs on top: it asks every database whether it serves.
-DEPLOY = ["asyncssh>=2.21,<3", "Jinja2>=3.1.6,<4", "psutil>=6.1,<8", *(driver for drivers in DRIVERS.values() for driver in drivers)]
+DEPLOY = [
+    "asyncssh>=2.21,<3",
+    "Jinja2>=3.1.6,<4",
+    "psutil>=6.1,<8",
+    *(driver for drivers in DRIVERS.values() for driver in drivers),
+]
 
 #: What `make check` and `make test` need on top; the tests run a small bench too.
 TEST = [
