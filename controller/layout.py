@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections import Counter
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal, Self
 
@@ -69,6 +70,14 @@ class Ports(_Part):
         return self
 
 
+class Firewall(_Part):
+    """Who may call the gateways; the members of the cluster always may."""
+
+    clients: tuple[IPv4Network | IPv6Network, ...] = Field(
+        (IPv4Network("0.0.0.0/0"), IPv6Network("::/0")), description="networks; without, everybody"
+    )
+
+
 class Machine(_Part):
     """One node. `roles` as the database needs them; `gateway` beside another role, or alone."""
 
@@ -100,6 +109,7 @@ class Layout(_Part):
     directory: Path = Field(Path("/var/lib/pbserver"), description="on every node: engines, configuration, data, logs")
     ssh: Ssh = Ssh()  # type: ignore[call-arg]
     ports: Ports = Ports()  # type: ignore[call-arg]
+    firewall: Firewall = Firewall()  # type: ignore[call-arg]
     nodes: tuple[Machine, ...] = Field(min_length=1)
 
     @field_validator("name")

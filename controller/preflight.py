@@ -51,6 +51,11 @@ def of_layout(layout: Layout) -> list[Problem]:
             if (ours := _needs(layout, machine).ports.get(port)) is not None:
                 text = f"ports.{name} is {port}, which {layout.database} needs for {ours}; choose another"
                 found.append(Problem(machine.address, text))
+    for machine in layout.nodes:
+        if (what := ports(layout, machine).get(layout.ssh_of(machine).port)) is not None:
+            found.append(
+                Problem(machine.address, f"its SSH port is the one for {what}; choose another for one of them")
+            )
     count = len(layout.machines)
     if layout.database == "mysql" and count == _TWO:
         text = "with 2 nodes neither serves when it loses sight of the other; take 1 or 3"

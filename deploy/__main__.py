@@ -2,7 +2,7 @@
 
 import typer
 
-from deploy import engine_commands, layout_commands, local_commands
+from deploy import engine_commands, firewall_commands, layout_commands, local_commands
 
 app = typer.Typer(
     name="pbdeploy",
@@ -13,6 +13,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 layout_commands.register(app)
+app.add_typer(firewall_commands.app, name="firewall")
 app.add_typer(engine_commands.app, name="engines")
 app.add_typer(local_commands.app, name="local")
 

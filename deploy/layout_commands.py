@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from controller import layout, preflight
-from controller.hosts import ssh
+from controller.hosts import facts
 from controller.layout import Layout
 from controller.preflight import Problem
 from deploy.watching import watched
@@ -57,7 +57,7 @@ def check(file: File = Path("cluster.toml"), *, as_json: AsJson = False, offline
     problems = preflight.of_layout(wanted)
     if not offline:
         with watched("asking every node"):
-            answers = ssh.ask(
+            answers = facts.survey(
                 {each.address: (wanted.ssh_of(each), preflight.question(wanted, each)) for each in wanted.nodes}
             )
         problems += preflight.of_machines(wanted, answers)

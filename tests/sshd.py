@@ -1,21 +1,24 @@
-"""A real sshd on a loopback address of its own, which lets one key in."""
+"""A real sshd, on a loopback address of its own or on a host of tests/network.py, which lets one key in."""
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import asyncssh
-import psutil
 
 from controller import subnets
 from controller.engines.tools import install_packages
+from tests.network import end
 
-_START_SECONDS = 10
+_START_SECONDS = 20
 _PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
 _PRIVILEGES = Path("/run/sshd")  # must be there when root runs it
 
@@ -30,17 +33,22 @@ def program() -> str:
 
 
 class Sshd:
-    """Listens on `host`:`port`. `key`: the private key it lets in; `known_hosts`: names its host key."""
+    """Listens on `host`:`port`. `key`: the private key it lets in; `known_hosts`: names its host key. `inside`: what
+    to put before the command.
+    """
 
-    def __init__(self, directory: Path) -> None:
-        self.host = subnets.hosts(subnets.free(), 1)[0]
+    def __init__(self, directory: Path, *, host: str = "", inside: Sequence[str] = (), key: Path | None = None) -> None:
+        directory.mkdir(exist_ok=True)
+        self.host = host or subnets.hosts(subnets.free(), 1)[0]
         self.port = 2222
-        self.key = directory / "key"
+        self.key = key or directory / "key"
         self.known_hosts = directory / "known_hosts"
         self._directory = directory
+        self._inside = inside
         self._host_key = directory / "host_key"
-        for path in (self.key, self._host_key):
-            write_key(path)
+        for path in {self.key, self._host_key}:
+            if not path.exists():
+                write_key(path)
         (directory / "authorized_keys").write_text(public(self.key))
         self.known_hosts.write_text(f"[{self.host}]:{self.port} {public(self._host_key)}")
         self._process: subprocess.Popen[bytes] | None = None
@@ -53,22 +61,26 @@ class Sshd:
             f"ListenAddress {self.host}\nPort {self.port}\nHostKey {self._host_key}\nPidFile none\nUsePAM no\n"
             f"AuthorizedKeysFile {self._directory / 'authorized_keys'}\nStrictModes no\nPasswordAuthentication no\n"
             "KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
-            f'SetEnv "PATH={Path(sys.executable).parent}:{os.environ["PATH"]}"\n'
+            f'SetEnv "PATH={Path(sys.executable).parent}:{os.environ["PATH"]}:/usr/sbin"\n'
         )
         with (self._directory / "sshd.log").open("wb") as log:
-            self._process = subprocess.Popen([program(), "-D", "-e", "-f", str(config)], stderr=log)
+            command = [*self._inside, program(), "-D", "-e", "-f", str(config)]
+            self._process = subprocess.Popen(command, stderr=log)
         deadline = time.monotonic() + _START_SECONDS
-        while f"{self.host}:{self.port}" not in subnets.listeners(self.host.rpartition(".")[0]):
+        while not self._answers():
             assert time.monotonic() < deadline, (self._directory / "sshd.log").read_text()
             assert self._process.poll() is None, (self._directory / "sshd.log").read_text()
             time.sleep(0.02)
         return self
 
+    def _answers(self) -> bool:
+        with suppress(OSError), socket.create_connection((self.host, self.port), 1):
+            return True
+        return False
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         assert self._process is not None
-        for each in [*psutil.Process(self._process.pid).children(recursive=True), self._process]:
-            each.terminate()
-        self._process.wait(10)
+        end(self._process)
 
 
 def write_key(path: Path) -> None:

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from controller.hosts import ssh
+from controller.hosts.ssh import Answer, Unreachable
+from controller.layout import Ssh
+
 PROGRAM = Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
 
 
@@ -34,6 +38,20 @@ class Facts:
             return cls(**found, ahead_seconds=_ahead(theirs, asked, answered))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not what the probe says: {text[:200]!r}") from error
+
+
+def survey(questions: Mapping[str, tuple[Ssh, str]]) -> dict[str, Facts | Unreachable]:
+    """The facts of machines, all at once. `questions`: by address, how to reach it and request()."""
+    return {address: _facts(answer) for address, answer in ssh.run(PROGRAM, questions).items()}
+
+
+def _facts(answer: Answer | Unreachable) -> Facts | Unreachable:
+    if isinstance(answer, Unreachable):
+        return answer
+    try:
+        return Facts.parsed(answer.text, asked=answer.asked, answered=answer.answered)
+    except ValueError as error:
+        return Unreachable(str(error))
 
 
 def request(directories: Sequence[Path], listens: Mapping[int, str], address: str) -> str:

@@ -5,48 +5,57 @@ import shlex
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import asyncssh
 
-from controller.hosts.facts import PROGRAM, Facts
 from controller.layout import Ssh
 
 _ANSWER_SECONDS = 30.0
 _NO_SUCH_COMMAND = 127
+_SHOWN_CHARACTERS = 300
 
 
 class Unreachable(Exception):
     """The text says why, and what to do."""
 
 
-def ask(questions: Mapping[str, tuple[Ssh, str]]) -> dict[str, Facts | Unreachable]:
-    """The facts of each address, asked at once; each question is how to reach it, and facts.request()."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a program wrote; `asked` and `answered`: our time before and after it, in seconds."""
 
-    async def all_of_them() -> list[Facts | Unreachable]:
-        return await asyncio.gather(*(_facts(address, *question) for address, question in questions.items()))
+    text: str
+    asked: float
+    answered: float
 
-    return dict(zip(questions, asyncio.run(all_of_them()), strict=True))
+
+def run(program: str, calls: Mapping[str, tuple[Ssh, str]]) -> dict[str, Answer | Unreachable]:
+    """Runs a Python program on machines, all at once. `calls`: by address, how to reach it and the argument."""
+
+    async def everywhere() -> list[Answer | Unreachable]:
+        return await asyncio.gather(*(_run(program, address, *call) for address, call in calls.items()))
+
+    return dict(zip(calls, asyncio.run(everywhere()), strict=True))
 
 
-async def _facts(address: str, ssh: Ssh, request: str) -> Facts | Unreachable:
+async def _run(program: str, address: str, ssh: Ssh, argument: str) -> Answer | Unreachable:
+    command = f"python3 - {shlex.quote(argument)}"
     try:
         async with await _connect(address, ssh) as connection:
             asked = time.time()
-            done = await connection.run(
-                f"python3 - {shlex.quote(request)}", input=PROGRAM, check=False, timeout=_ANSWER_SECONDS
-            )
+            done = await connection.run(command, input=program, check=False, timeout=_ANSWER_SECONDS)
+            answered = time.time()
     except Unreachable as reason:
         return reason
-    except (OSError, asyncssh.Error, TimeoutError) as error:
+    except (OSError, asyncssh.Error) as error:
         return Unreachable(f"the connection broke off: {error or type(error).__name__}")
     if done.exit_status == _NO_SUCH_COMMAND:
         return Unreachable("there is no python3; install Python 3.11 or newer")
-    try:
-        return Facts.parsed(str(done.stdout), asked=asked, answered=time.time())
-    except ValueError:
+    if done.exit_status:
         said = "".join(map(str, (done.stderr, done.stdout))).strip()
-        return Unreachable(f"asking for its facts failed with {done.exit_status}: {said[-300:]}")
+        return Unreachable(f"python3 ended with {done.exit_status}: {said[-_SHOWN_CHARACTERS:]}")
+    return Answer(str(done.stdout), asked, answered)
 
 
 async def _connect(address: str, ssh: Ssh) -> asyncssh.SSHClientConnection:

@@ -1,0 +1,96 @@
+"""`pbdeploy firewall`: who may connect to a cluster's nodes."""
+
+import json
+import socket
+import sys
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from controller import firewall
+from controller.firewall import Address
+from controller.hosts import ssh
+from controller.hosts.ssh import Unreachable
+from controller.layout import Layout
+from deploy import layout_commands
+from deploy.layout_commands import File
+from deploy.watching import watched
+
+#: Runs on the machines.
+GUARD = Path(ssh.__file__).with_name("guard.py").read_text(encoding="utf-8")
+_FAILED = 1
+
+app = typer.Typer(help="Who may connect to a cluster's nodes.", no_args_is_help=True)
+
+Seconds = Annotated[float, typer.Option(min=1, help="Without an answer by then a machine takes the rules back.")]
+
+
+@app.command()
+def show(file: File = Path("cluster.toml")) -> None:
+    """Prints the rules of every machine, as nftables takes them."""
+    for address, text in _rulesets(layout_commands.read(file)).items():
+        typer.echo(f"# {address}\n{text}")
+
+
+@app.command()
+def apply(file: File = Path("cluster.toml"), seconds: Seconds = 30) -> None:
+    """Loads the rules on every machine, each at once as a whole, and confirms them through a second connection.
+
+    A machine that cannot be reached any more goes back to what it had. Only our own ports are ever closed, never SSH.
+    """
+    wanted = layout_commands.read(file)
+    _load(wanted, _rulesets(wanted), seconds)
+    typer.echo(f"{wanted.name}: rules are in force on {len(wanted.nodes)} machines")
+
+
+@app.command()
+def remove(file: File = Path("cluster.toml"), seconds: Seconds = 30) -> None:
+    """Takes the rules away from every machine."""
+    wanted = layout_commands.read(file)
+    _load(wanted, {each.address: firewall.empty(wanted) for each in wanted.nodes}, seconds)
+    typer.echo(f"{wanted.name}: no rules are in force")
+
+
+def _load(wanted: Layout, rulesets: Mapping[str, str], seconds: float) -> None:
+    table = firewall.table(wanted)
+    with watched("loading the rules"):
+        loading = {address: {"table": table, "ruleset": text, "seconds": seconds} for address, text in rulesets.items()}
+        troubles = _guarded(wanted, loading)
+        loaded = [address for address, trouble in troubles.items() if not trouble]
+        troubles |= _guarded(wanted, {address: {"table": table} for address in loaded})
+    lines = [f"{address}: {trouble}" for address, trouble in troubles.items() if trouble]
+    if lines:
+        _fail(
+            *lines, f"{len(rulesets) - len(lines)} of {len(rulesets)} machines have the new rules, the others the old"
+        )
+
+
+def _guarded(wanted: Layout, calls: Mapping[str, Mapping[str, object]]) -> dict[str, str]:
+    """What is wrong, by address; empty: nothing."""
+    reached = {each.address: wanted.ssh_of(each) for each in wanted.nodes}
+    answers = ssh.run(GUARD, {address: (reached[address], json.dumps(call)) for address, call in calls.items()})
+    return {
+        address: str(answer) if isinstance(answer, Unreachable) else str(json.loads(answer.text)).strip()
+        for address, answer in answers.items()
+    }
+
+
+def _rulesets(wanted: Layout) -> dict[str, str]:
+    addresses = {each.address: _addresses(each.address) for each in wanted.nodes}
+    return {each.address: firewall.ruleset(wanted, each, addresses) for each in wanted.nodes}
+
+
+def _addresses(name: str) -> list[Address]:
+    try:
+        found = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)
+    except OSError as error:
+        _fail(f"{name}: the name cannot be resolved: {error.strerror}")
+    return sorted({ip_address(str(place[0])) for *_, place in found}, key=str)
+
+
+def _fail(*lines: str) -> NoReturn:
+    sys.stderr.write("".join(f"pbdeploy: {line}\n" for line in lines))
+    sys.exit(_FAILED)
