@@ -7,7 +7,7 @@ DATA ?= .data
 # Databases whose real clusters `make test` boots. The others' recipes: make test-cluster DB=hbase, DB=mongodb.
 CLUSTERS ?= zookeeper or mysql
 
-.PHONY: serve test test-cluster matrix check bench protos differential simulate simulate-planted clean
+.PHONY: serve test test-cluster matrix check bench bench-clusters protos differential simulate simulate-planted clean
 
 serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." for flags
 	@$(BIN)/pbserver serve --store "lmdb:$(DATA)" $(ARGS)
@@ -33,6 +33,9 @@ check: $(VENV)/.test ## the fast loop: format, lint, imports, types, unit tests
 
 bench: $(VENV)/.bench ## the measurements of README.md; ARGS="--small" for a quick pass
 	$(BIN)/python -m bench $(ARGS)
+
+bench-clusters: $(VENV)/.bench $(VENV)/.deploy ## DB=..: pbserver beside the native drivers of real databases; ARGS="--small" for a look
+	$(BIN)/python -m bench.clusters $(DB) $(ARGS)
 
 differential: $(VENV)/.test ## SEED=.. CALLS=..: a longer run against Google's own implementation
 	DIFFERENTIAL_SEED=$(or $(SEED),1) DIFFERENTIAL_CALLS=$(or $(CALLS),5000) \

@@ -78,6 +78,7 @@ setup(
     packages=find_packages(include=["pbserver*", "adapters*", "controller*", "deploy*", "protos*"]),
     package_data={
         "pbserver": ["py.typed"],
+        "adapters": ["hbase/*.thrift"],
         "protos": ["*.proto", "*.pyi"],
         "controller": ["engines/locks/*", "engines/ferretdb/*", "databases/templates/*"],
         "deploy": ["layouts/*.toml"],

@@ -26,7 +26,9 @@ class Registration:
 STORES = {
     "memory": Registration("adapters.memory"),
     "cassandra": Registration("adapters.cassandra.store", driver="cassandra", package="'pbserver[cassandra]'"),
+    "hbase": Registration("adapters.hbase.store", driver="thriftpy2", package="'pbserver[hbase]'"),
     "lmdb": Registration("adapters.lmdb.store", driver="lmdb", package="lmdb"),
+    "mongodb": Registration("adapters.mongodb.store", driver="pymongo", package="'pbserver[mongodb]'"),
     "mysql": Registration("adapters.mysql.store", driver="pymysql", package="'pbserver[mysql]'"),
     "weak": Registration("adapters.weak"),
 }

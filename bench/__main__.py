@@ -3,6 +3,7 @@
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from bench.experiments import EXPERIMENTS
 from bench.experiments.query import StubFailed
 from bench.measure import LoadFailed
 from bench.result import Results, filesystem
-from bench.run import FULL, SMALL, Run, Scale, progress_on
+from bench.run import FULL, SMALL, Experiment, Run, Scale, progress_on
 from bench.server import ServerFailed
 
 RESULTS = Path(__file__).parent / "results"
@@ -45,7 +46,14 @@ def main(
     raise typer.Exit(0 if complete else 1)
 
 
-def measure(names: list[str], scale: Scale, results: Results, console: Console, data: Path | None) -> bool:
+def measure(
+    names: list[str],
+    scale: Scale,
+    results: Results,
+    console: Console,
+    data: Path | None,
+    experiments: Mapping[str, Experiment] = EXPERIMENTS,
+) -> bool:
     """Runs the experiments one after another; whether all of them came to their end. Each leaves what it measured."""
     began = time.monotonic()
     cores = sorted(os.sched_getaffinity(0))
@@ -68,7 +76,7 @@ def measure(names: list[str], scale: Scale, results: Results, console: Console, 
                         console=console,
                         progress=progress,
                     )
-                    failed |= not attempt(name, bench)
+                    failed |= not attempt(name, experiments[name], bench)
                 progress.advance(everything)
     finally:
         results.finished(time.monotonic() - began)
@@ -78,10 +86,10 @@ def measure(names: list[str], scale: Scale, results: Results, console: Console, 
     return not failed
 
 
-def attempt(name: str, bench: Run) -> bool:
+def attempt(name: str, experiment: Experiment, bench: Run) -> bool:
     """One experiment; its failure is recorded, and the next one gets its turn."""
     try:
-        EXPERIMENTS[name](bench)
+        experiment(bench)
     except Exception as error:  # noqa: BLE001 - whatever it is, what was measured so far is kept
         bench.results.failure(name, f"{type(error).__name__}: {error}")
         if not isinstance(error, EXPECTED):

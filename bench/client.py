@@ -35,6 +35,7 @@ class Load:
     seconds: float = 0.0
     operations: int = 0
     warm_operations: int = 200  #: done before the measured part, by all connections together
+    patient: bool = False  #: sleeps while it waits, where a database beside the server needs the core
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class Line:
 class Generator:
     def __init__(self, load: Load) -> None:
         self._calls = load.calls
+        self._sleep_seconds = _ANSWER_SECONDS if load.patient else 0.0
         self._latencies = array("f")
         self._requests = 0
         self._epoll = select.epoll()
@@ -125,11 +127,11 @@ class Generator:
     def _wait(self) -> list[tuple[int, int]]:
         """The connections with something to read; none after _ANSWER_SECONDS.
 
-        It asks again and again instead of sleeping: waking a sleeper on another core is paid by the server that
-        answers it, although a client on another machine would cost it nothing.
+        Unless it is patient, it asks again and again instead of sleeping: waking a sleeper on another core is paid by
+        the server that answers it, although a client on another machine would cost it nothing.
         """
         until = time.perf_counter() + _ANSWER_SECONDS
-        while not (events := self._epoll.poll(0)) and time.perf_counter() < until:
+        while not (events := self._epoll.poll(self._sleep_seconds)) and time.perf_counter() < until:
             pass
         return events
 
@@ -141,7 +143,7 @@ class Generator:
         began = time.perf_counter()
         self._drive(report, began + seconds if seconds else float("inf"), operations or sys.maxsize)
         lasted = time.perf_counter() - began
-        return _sample(self._latencies, self._requests, lasted, time.process_time() - cpu)
+        return sampled(self._latencies, self._requests, lasted, time.process_time() - cpu)
 
     def _drive(self, report: Callable[[Progress], None], until: float, operations: int) -> None:
         clock = time.perf_counter
@@ -196,7 +198,8 @@ class Generator:
         return True
 
 
-def _sample(latencies: "array[float]", requests: int, seconds: float, cpu_seconds: float) -> Sample:
+def sampled(latencies: "array[float]", requests: int, seconds: float, cpu_seconds: float) -> Sample:
+    """What came of operations that took so many seconds each, and together with what lay between them `seconds`."""
     ordered = sorted(latencies)
 
     def at(share: float) -> float:

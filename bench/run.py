@@ -1,11 +1,11 @@
 """What every experiment gets: where to run, how much, and the one way to measure subjects side by side."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -33,12 +33,43 @@ FULL = Scale(name="full", seconds=1.5, rounds=3, large_entities=1_000_000, memor
 SMALL = Scale(name="small", seconds=0.5, rounds=2, large_entities=100_000, memory_operations=100_000)
 
 
+class Measurable(Protocol):
+    """What takes turns with others in being measured."""
+
+    @property
+    def connections(self) -> int:
+        """How many operations are under way at a time."""
+
+    @property
+    def extent(self) -> float:
+        """Of one measurement: what `on_progress` counts up to."""
+
+    def measure(self, core: int, on_progress: Callable[[float], None]) -> Figures:
+        """One measurement. `core`: where a load generator may run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """A load on a server, to be measured beside others."""
 
     server: Server
     load: Load
+
+    @property
+    def connections(self) -> int:
+        return self.load.connections
+
+    @property
+    def extent(self) -> float:
+        return self.load.operations or self.load.seconds
+
+    def measure(self, core: int, on_progress: Callable[[float], None]) -> Figures:
+        began = time.monotonic()
+
+        def progress(operations: int) -> None:
+            on_progress(operations if self.load.operations else time.monotonic() - began)
+
+        return measure(self.server, self.load, core, progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +82,7 @@ class Run:
     console: Console
     progress: Progress
 
-    def compare(self, experiment: str, subjects: Mapping[str, Subject], by: str = "cpu_us") -> dict[str, Figures]:
+    def compare(self, experiment: str, subjects: Mapping[str, Measurable], by: str = "cpu_us") -> dict[str, Figures]:
         """Measures the subjects in turns, so that what else the machine does meets all of them alike.
 
         Records and returns of each the round with the best value of `by`.
@@ -64,17 +95,15 @@ class Run:
         found = {name: best(each, by) for name, each in rounds.items()}
         for name, each in found.items():
             all_rounds = [round(getattr(one, by), 2) for one in rounds[name]]
-            connections = subjects[name].load.connections
-            facts = {"connections": connections, **each.as_dict(), f"rounds_{by}": all_rounds}
+            facts = {"connections": subjects[name].connections, **each.as_dict(), f"rounds_{by}": all_rounds}
             self.results.measurement(experiment, name, facts)
             self.say(f"[dim]{experiment}: {name}: {each}")
         return found
 
-    def measure(self, title: str, subject: Subject) -> Figures:
+    def measure(self, title: str, subject: Measurable) -> Figures:
         """One measurement with its progress shown; nothing is recorded."""
-        load = subject.load
-        with self.step(title, load.operations or load.seconds) as step:
-            return measure(subject.server, load, self.client_core, lambda done: step(done, by_time=not load.operations))
+        with self.step(title, subject.extent) as step:
+            return subject.measure(self.client_core, step)
 
     @contextmanager
     def step(self, title: str, total: float) -> Iterator["Step"]:
@@ -113,12 +142,15 @@ class Step:
     def __init__(self, progress: Progress, task: Any) -> None:
         self._progress = progress
         self._task = task
-        self._began = time.monotonic()
 
-    def __call__(self, done: float, *, by_time: bool = False) -> None:
-        self._progress.update(self._task, completed=time.monotonic() - self._began if by_time else done)
+    def __call__(self, done: float) -> None:
+        self._progress.update(self._task, completed=done)
 
 
 def progress_on(console: Console) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True)
+
+
+#: Measures, records and states its targets.
+Experiment = Callable[[Run], None]

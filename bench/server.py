@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,13 +39,14 @@ class Memory:
 
 
 class Server:
-    """One server process and its only worker. `core`: where it runs, all of it."""
+    """One server process and its only worker. `core`: where it runs, all of it. `settings`: as PBSERVER_* variables."""
 
-    def __init__(self, arguments: Sequence[str], core: int) -> None:
+    def __init__(self, arguments: Sequence[str], core: int, settings: Mapping[str, str] = {}) -> None:
         self.port = 0
         self.start_seconds = 0.0
         self._arguments = [sys.executable, *arguments]
         self._core = core
+        self._settings = {f"PBSERVER_{name}": value for name, value in settings.items()}
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
         self._process: subprocess.Popen[bytes] | None = None
         self._worker: psutil.Process | None = None
@@ -101,7 +102,7 @@ class Server:
             self._process = subprocess.Popen(
                 self._arguments,
                 cwd=ROOT,
-                env=environment,
+                env=environment | self._settings,
                 stdout=self._output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -147,10 +148,10 @@ def _some(sock: socket.socket) -> bytes:
     return data
 
 
-def pbserver(store: str, core: int, *, threads: int = 9) -> Server:
+def pbserver(store: str, core: int, *, threads: int = 9, acknowledge: str = "applied") -> Server:
     """The real thing, with one worker."""
     fixed = ["-m", "pbserver", "serve", "--listen", "127.0.0.1:0", "--admin", "none", "--workers", "1"]
-    return Server([*fixed, "--threads", str(threads), "--store", store], core)
+    return Server([*fixed, "--threads", str(threads), "--store", store], core, {"DATASTORE__ACKNOWLEDGE": acknowledge})
 
 
 def tornado(core: int) -> Server:

@@ -1,4 +1,5 @@
-"""Real clusters on this machine: every node a loopback address and a directory, every service a process.
+"""Real clusters on this machine: every node a loopback address and a directory, every service a process; on request a
+PBServer at every entry point.
 
 What runs is seen from the files of the cluster's directory, so whoever opens that directory may go on with it.
 """
@@ -6,7 +7,7 @@ What runs is seen from the files of the cluster's directory, so whoever opens th
 import fcntl
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -14,22 +15,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from controller import booting, processes, subnets
+from controller import booting, gateways, processes, subnets
 from controller.booting import BootFailed
 from controller.databases import recipe as recipe_called
 from controller.engines import private
+from controller.gateways import Gateways
 from controller.processes import Leader
 from controller.progress import Report, say_nothing
-from controller.recipe import Cluster, ClusterError, Node, NotReady, Service, Stage
+from controller.recipe import Cluster, ClusterError, Node, NotReady, Recipe, Service, Stage
 
 __all__ = ["BootFailed", "ClusterError", "LocalCluster", "NodeStatus"]
 
 _FILE = "cluster.json"
+_PBSERVERS = "pbservers"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """`trouble`: empty if a write, a read and a scan succeed there, otherwise what was found instead."""
+    """`trouble`: empty if a write, a read and a scan succeed there and its PBServer, if it should have one, has had
+    answers from the database; otherwise what was found instead.
+    """
 
     node: Node
     running: tuple[str, ...]
@@ -54,6 +59,7 @@ class LocalCluster:
             for number, host in enumerate(subnets.hosts(self.subnet, described["nodes"]), 1)
         )
         self._recipe = recipe_called(self.name)
+        self._gateways = Gateways(self._recipe)
         self._engines = engines or private.default_directory()
         self._report = report
         self._children: list[subprocess.Popen[bytes]] = []
@@ -65,17 +71,20 @@ class LocalCluster:
         nodes: int,
         directory: Path,
         *,
+        pbserver: bool = False,
         engines: Path | None = None,
         report: Report = say_nothing,
     ) -> Self:
         """Boots the cluster in `directory` with the data it has, and makes it if there is none; missing engines are
-        fetched. What runs already is left alone. Raises BootFailed naming the node, after stopping again what this
-        call has started; ClusterError if the directory holds another cluster; EngineError.
+        fetched. What runs already is left alone. `pbserver`: with a PBServer at every entry point, which then belongs
+        to the cluster until it is down; unless there is a `pbserver_refusal`. Raises BootFailed naming the node, after
+        stopping again what this call has started; ClusterError if the directory holds another cluster; EngineError.
         """
         _describe(name, nodes, directory)
         cluster = cls(directory, engines=engines, report=report)
         with cluster._locked():
-            cluster._boot(cluster.nodes)
+            wanted = pbserver or cluster._has_pbservers()
+            cluster._write(_PBSERVERS, cluster._boot(cluster.nodes, pbservers=wanted))
         return cluster
 
     def __enter__(self) -> Self:
@@ -88,6 +97,15 @@ class LocalCluster:
         """One per entry point."""
         return self._recipe.store_urls(self._view())
 
+    def pbserver_urls(self) -> Mapping[Node, str]:
+        """Where apps may call: an `http://HOST:PORT` for each node that should have a PBServer."""
+        nodes = [node for stage in self._gateways.stages(self._view()) for node in stage.nodes]
+        return {node: f"http://{node.host}:{gateways.PORT}" for node in nodes} if self._has_pbservers() else {}
+
+    def pbserver_refusal(self) -> str:
+        """Why no PBServer can use the cluster, which must be up; empty: it can."""
+        return gateways.refusal(self.name, self.store_urls()[0])
+
     def kill(self, node: Node) -> None:
         """kill -9 of all of the node's processes, as when its power goes."""
         with self._locked():
@@ -98,7 +116,7 @@ class LocalCluster:
     def start(self, node: Node) -> None:
         """Starts what does not run there, and returns when the node is ready. Raises BootFailed."""
         with self._locked():
-            self._boot((node,))
+            self._boot((node,), pbservers=self._has_pbservers())
 
     @contextmanager
     def stop_cont(self, node: Node) -> Iterator[None]:
@@ -115,7 +133,9 @@ class LocalCluster:
     def down(self) -> None:
         """Ends every process, in the reverse order of the boot. The data stays."""
         with self._locked():
-            self._stop(_members(self._recipe.stages(self._view())))
+            view = self._view()
+            self._stop(_members([*self._recipe.stages(view), *self._gateways.stages(view)]))
+            self._write(_PBSERVERS, False)
 
     def status(self) -> list[NodeStatus]:
         """What runs now, and whether it serves."""
@@ -127,34 +147,39 @@ class LocalCluster:
         return subnets.listeners(self.subnet)
 
     def _node_status(self, node: Node, view: Cluster) -> NodeStatus:
-        names = [service.name for service in self._recipe.services(node, view)]
-        running = tuple(name for name in names if booting.runs(node, name))
-        stopped = tuple(name for name in names if name not in running)
-        if stopped:
-            return NodeStatus(node, running, stopped, f"{', '.join(stopped)} not running")
-        try:
-            self._recipe.ready(node, view)
-        except NotReady as error:
-            return NodeStatus(node, running, stopped, str(error))
-        return NodeStatus(node, running, stopped, "")
+        running: list[str] = []
+        stopped: list[str] = []
+        troubles: list[str] = []
+        for recipe in (self._recipe, self._gateways) if self._has_pbservers() else (self._recipe,):
+            names = [service.name for service in recipe.services(node, view)]
+            missing = [name for name in names if not booting.runs(node, name)]
+            running += [name for name in names if name not in missing]
+            stopped += missing
+            troubles += [_trouble(recipe, node, view, missing)]
+        return NodeStatus(node, tuple(running), tuple(stopped), "; ".join(filter(None, troubles)))
 
     def _view(self) -> Cluster:
         places = {name: private.place(name, self._engines) for name in self._recipe.ENGINES}
-        running = frozenset(node for node in self.nodes if any(map(processes.leads, self._leaders(node))))
+        running = frozenset(node for node in self.nodes if any(map(processes.leads, self._database(node))))
         return Cluster(self.nodes, places, self.nodes[0], running)
 
-    def _boot(self, nodes: Sequence[Node]) -> None:
+    def _boot(self, nodes: Sequence[Node], *, pbservers: bool) -> bool:
+        """Whether with PBServers."""
         started: list[tuple[Node, str]] = []
         try:
             view = self._prepared()
-            for stage in self._recipe.stages(view):
-                self._boot_stage(stage, [node for node in stage.nodes if node in nodes], view, started)
+            if not view.running:  # PBServers that have outlived all of it would refuse the cluster that begins now
+                self._stop(_members(self._gateways.stages(view)))
+            self._boot_stages(self._recipe, nodes, view, started)
             for node in nodes:
                 self._report(f"{node.name} ({node.host}): a write, a read and a scan")
                 booting.wait_for(self._recipe.ready, "a write, a read and a scan", self._recipe, node, view)
+            if pbservers := pbservers and not self.pbserver_refusal():
+                self._boot_stages(self._gateways, nodes, view, started)
         except BaseException:
             self._stop(started)
             raise
+        return pbservers
 
     def _prepared(self) -> Cluster:
         """The view to boot from, with all there that must lie on disk before anything starts."""
@@ -173,33 +198,53 @@ class LocalCluster:
             marker.touch()
         return replace(view, primary=self._recipe.choose_primary(view))
 
-    def _boot_stage(self, stage: Stage, nodes: Sequence[Node], view: Cluster, started: list[tuple[Node, str]]) -> None:
-        for node in nodes:
-            if not booting.runs(node, stage.service):
-                self._report(f"{node.name} ({node.host}): {stage.service}")
-                started.append((node, stage.service))
-                self._children.append(booting.start_service(self._service(node, stage.service, view), node))
-        for node in nodes:
-            booting.wait_for(stage.check, stage.service, self._recipe, node, view, stage.boot_timeout_seconds)
+    def _boot_stages(
+        self, recipe: Recipe, nodes: Sequence[Node], view: Cluster, started: list[tuple[Node, str]]
+    ) -> None:
+        for stage in recipe.stages(view):
+            members = [node for node in stage.nodes if node in nodes]
+            for node in members:
+                if not booting.runs(node, stage.service):
+                    self._report(f"{node.name} ({node.host}): {stage.service}")
+                    started.append((node, stage.service))
+                    self._children.append(booting.start_service(self._service(node, stage.service, view), node))
+            for node in members:
+                booting.wait_for(stage.check, stage.service, recipe, node, view, stage.boot_timeout_seconds)
 
     def _stop(self, services: Sequence[tuple[Node, str]]) -> None:
         """In the reverse of the given order, those of one name at once."""
         view = self._view()
         for name, nodes in groupby(reversed(services), lambda service: service[1]):
-            self._report(f"stopping {name}")
             seconds: dict[Leader, float] = {}
             for node, _ in nodes:
                 if (leader := Leader.read(booting.record_of(node, name))) is not None:
                     seconds[leader] = self._service(node, name, view).stop_seconds
-            processes.stop(seconds)
+            if seconds:
+                self._report(f"stopping {name}")
+                processes.stop(seconds)
         self._reap()
 
     def _service(self, node: Node, name: str, view: Cluster) -> Service:
-        return next(service for service in self._recipe.services(node, view) if service.name == name)
+        services = [*self._recipe.services(node, view), *self._gateways.services(node, view)]
+        return next(service for service in services if service.name == name)
 
     def _leaders(self, node: Node) -> list[Leader]:
         """What was started there last, running or not."""
         return [leader for record in booting.records(node) if (leader := Leader.read(record))]
+
+    def _database(self, node: Node) -> list[Leader]:
+        """Those of them that make the node one of the database: a PBServer that has outlived it does not."""
+        gateway = Leader.read(booting.record_of(node, gateways.NAME))
+        return [leader for leader in self._leaders(node) if leader != gateway]
+
+    def _has_pbservers(self) -> bool:
+        return bool(_described(self.directory).get(_PBSERVERS))
+
+    def _write(self, name: str, value: object) -> None:
+        """Changes what is written down about the cluster."""
+        written = self.directory / f"{_FILE}.new"
+        written.write_text(json.dumps({**_described(self.directory), name: value}), encoding="utf-8")
+        written.replace(self.directory / _FILE)
 
     def _reap(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
@@ -209,6 +254,16 @@ class LocalCluster:
         with (self.directory / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _trouble(recipe: Recipe, node: Node, view: Cluster, missing: Sequence[str]) -> str:
+    if missing:
+        return f"{', '.join(missing)} not running"
+    try:
+        recipe.ready(node, view)
+    except NotReady as error:
+        return str(error)
+    return ""
 
 
 def _members(stages: Sequence[Stage]) -> list[tuple[Node, str]]:

@@ -1,11 +1,9 @@
 """The experiments by name; each is one function that measures, records and states its targets."""
 
-from collections.abc import Callable
-
 from bench.experiments import calls, durable, join, latency, layers, limit, memory, noop, operations, query, rows
-from bench.run import Run
+from bench.run import Experiment
 
-EXPERIMENTS: dict[str, Callable[[Run], None]] = {
+EXPERIMENTS: dict[str, Experiment] = {
     "noop": noop.run,
     "operations": operations.run,
     "query": query.run,

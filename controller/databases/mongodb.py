@@ -47,8 +47,8 @@ def log_files(node: Node) -> Sequence[Path]:
 
 
 def store_urls(cluster: Cluster) -> Sequence[str]:
-    """The primary's only."""
-    return [f"mongodb:{cluster.primary.host}:{PORT}/{DATABASE}"]
+    """The primary's only. Our build of FerretDB takes one write at a time (controller/engines/ferretdb)."""
+    return [f"mongodb:{cluster.primary.host}:{PORT}/{DATABASE}?one_writer=yes"]
 
 
 def choose_primary(cluster: Cluster) -> Node:

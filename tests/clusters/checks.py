@@ -20,6 +20,7 @@ from controller import booting, processes
 from controller.local import LocalCluster
 from controller.processes import Leader
 from tests.e2e.server import Server
+from tests.faults.program import ended
 from tests.isolation.history import Outcome
 from tests.isolation.test_history import assert_serializable
 from tests.isolation.workload import Plan, run
@@ -58,6 +59,12 @@ def assert_conforms(url: str, *, only: str = "") -> None:
     command = [sys.executable, "-m", "pbserver", "conformance", "--store", url, "--delete-all-rows"]
     command += ["--only", only] if only else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def assert_verified(url: str) -> None:
+    """`pbserver verify` finds nothing wrong."""
+    done = ended("verify", "--store", url, seconds=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -15,9 +15,17 @@ import pytest
 
 from adapters.build import layers_for
 from adapters.conformance.plugin import bare
+from adapters.contract import OrderedStore
+from controller.local import LocalCluster
 
 _FACTS = pytest.StashKey[dict[str, dict[str, Any]]]()
-_SUITE = "test_{}_store"
+#: What tests are proofs of, by a part of their names; the others are of faults.
+_PROOFS = {
+    "contract": "contract",
+    "keeps_it_too": "contract",
+    "googles": "differential",
+    "serializable": "isolation",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +57,14 @@ def described(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
 
 
+@pytest.fixture
+def entry_points(cluster: LocalCluster, url: str, store: OrderedStore) -> list[str]:
+    """URLs of one empty store, for several PBServers: all ways into the database, or the only one twice."""
+    del store  # empties it
+    urls = [*cluster.store_urls()]
+    return urls if len(urls) > 1 else [url, url]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[misc, assignment]
@@ -77,8 +93,4 @@ def _proof_of(item: pytest.Item) -> str:
     name: str = item.function.__name__  # type: ignore[attr-defined]
     if item.function.__module__ == "tests.unit.test_datastore":  # type: ignore[attr-defined]
         return "datastore"
-    if "contract" in name or name.endswith("keeps_it_too"):
-        return "contract"
-    if "serializable" in name:
-        return "isolation"
-    return "faults"
+    return next((proof for part, proof in _PROOFS.items() if part in name), "faults")

@@ -19,10 +19,10 @@ from adapters.errors import Applied, StoreError, TooLarge, Unavailable, Unsuppor
 from controller.databases import cassandra as recipe
 from controller.local import LocalCluster
 from controller.recipe import Node, NotReady
-from tests.clusters.checks import assert_conforms, assert_serializable_over, load, soon, until
+from tests.clusters.checks import assert_conforms, load, soon, until
+from tests.clusters.proofs import *  # noqa: F403
 from tests.unit.test_datastore import *  # noqa: F403
 
-CALLS = 3_000
 SCOPE = b"scope\x00"
 SPREAD = (Table.INDEXES, Table.KINDLESS)
 
@@ -75,14 +75,9 @@ def test_it_keeps_the_contract(url: str) -> None:
     assert_conforms(url, only="not layers")
 
 
-@pytest.mark.timeout(300)
-def test_transactions_over_it_are_strictly_serializable(url: str, store: OrderedStore, tmp_path: Path) -> None:
-    assert_serializable_over(url, CALLS, tmp_path)
-
-
 def test_it_says_what_the_nodes_promise(store: OrderedStore) -> None:
     claims = store.capabilities
-    assert claims.durable is Durable.REPLICATED
+    assert claims.durable is Durable.SYNCED
     assert 2_000_000 < (claims.max_value_bytes or 0) < 1 << 21, "half of half a commit log segment of 8 MiB"
 
 
@@ -291,7 +286,7 @@ def test_a_wrong_password_and_missing_permissions_are_said_and_no_password(
             time.sleep(2.5)  # nodes remember permissions for 2 s
         store: Any = bare(url)  # who creates tables may write them
         store.ensure_tables()
-        assert store.capabilities.durable is Durable.MEMORY, "one replica"
+        assert store.capabilities.durable is Durable.SYNCED
         store.write([Write(at(b"k"), b"v", ABSENT)], deadline=soon())
         assert store.read([at(b"k")], deadline=soon()) == [b"v"]
         store.close()

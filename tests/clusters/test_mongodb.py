@@ -15,7 +15,7 @@ from tests.clusters.checks import assert_gone, assert_ready
 
 @contextmanager
 def kept(cluster: LocalCluster) -> Iterator[Collection[dict[str, Any]]]:
-    url = cluster.store_urls()[0].replace("mongodb:", "mongodb://")
+    url = cluster.store_urls()[0].replace("mongodb:", "mongodb://").partition("?")[0]
     with MongoClient[dict[str, Any]](url, directConnection=True) as client:
         yield client.get_default_database()["kept"]
 

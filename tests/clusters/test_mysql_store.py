@@ -19,11 +19,11 @@ from adapters.mysql.codec import GUARDS
 from adapters.mysql.connection import ANSWER_SECONDS, LOCK_WAIT_SECONDS
 from controller.local import LocalCluster
 from controller.recipe import Node
-from tests.clusters.checks import assert_conforms, assert_serializable_over, load, soon, together, until
+from tests.clusters.checks import assert_conforms, load, soon, together, until
+from tests.clusters.proofs import *  # noqa: F403
 from tests.unit.test_datastore import *  # noqa: F403
 
 ROUNDS = 60
-CALLS = 6_000
 SCOPE = b"scope\x00"
 
 
@@ -104,11 +104,6 @@ def test_a_server_without_galera_keeps_it_too(tmp_path: Path) -> None:
         for table, number in product([Table.META, Table.GROUPS], range(ROUNDS)):
             assert_one_of_two_wins(store, store, at(b"a%d" % number, table), at(b"b%d" % number, table), ABSENT)
         store.close()
-
-
-@pytest.mark.timeout(300)
-def test_transactions_over_it_are_strictly_serializable(url: str, store: OrderedStore, tmp_path: Path) -> None:
-    assert_serializable_over(url, CALLS, tmp_path)
 
 
 def test_it_says_what_the_servers_promise(store: OrderedStore) -> None:

@@ -6,7 +6,7 @@ Java implementation.
 """
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,10 +14,9 @@ import pytest
 
 from tests import zookeeper
 from tests.differential.accepted import NOT_WITH_JAVA
-from tests.differential.match import Difference, Match
 from tests.differential.players import OurServer, Player, open_referee
-from tests.differential.programs import FEATURES, generate
-from tests.differential.shrinking import attempt, report, shrink
+from tests.differential.playing import play
+from tests.differential.programs import FEATURES
 
 SEED = int(os.environ.get("DIFFERENTIAL_SEED", "1"))
 CALLS = int(os.environ.get("DIFFERENTIAL_CALLS", "5000"))
@@ -32,9 +31,7 @@ WEAK_STORES = [
     "weak:?atomicity=row&versions=yes&compare_and_set=no&zookeeper={zookeeper}",
 ]
 
-_PROGRAM_CALLS = 500
 _TIMEOUT_SECONDS = 600 + CALLS // 5  # for the shrinking of a failure as well, and for Maven
-_SEEDS_APART = 1_000_003  # so that the programs of one run are not those of the next
 
 
 @pytest.fixture
@@ -62,17 +59,4 @@ def _play(players: tuple[Player, Player], calls: int) -> None:
     unknown = WITHOUT - FEATURES
     assert not unknown, f"DIFFERENTIAL_WITHOUT names {sorted(unknown)}; there are {sorted(FEATURES)}"
     features = FEATURES - WITHOUT - (NOT_WITH_JAVA.keys() if REFEREE == "java" else set())
-    played = number = 0
-    while played < calls:
-        played += _play_one(players, SEED * _SEEDS_APART + number, features)
-        number += 1
-
-
-def _play_one(players: tuple[Player, Player], seed: int, features: Collection[str]) -> int:
-    """Plays one program: how many of its steps were calls. Fails with the smallest program that shows a difference."""
-    program = generate(seed, _PROGRAM_CALLS, features)
-    try:
-        return len(Match(*players).play(program))
-    except Difference as found:
-        steps, difference = shrink(program, found, attempt(*players))
-    pytest.fail(f"program {seed}: {report(steps, difference)}", pytrace=False)
+    play(players, calls, seed=SEED, features=features)

@@ -25,9 +25,12 @@ _GETS_AT_ONCE = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`calls`: of all clients together, at least. `first_client`: clients of two runs must not share numbers."""
+    """`calls`: of all clients together, at least. `first_client`: clients of two runs must not share numbers.
+    `other_ports`: of more servers over the same store; clients are dealt out to all of them.
+    """
 
     port: int
+    other_ports: tuple[int, ...] = ()
     calls: int
     processes: int = 2
     threads: int = 8
@@ -44,7 +47,8 @@ def run(plan: Plan) -> History:
 
 def _run_share(plan: Plan) -> History:
     """The part of one process."""
-    clients = [Client(plan.first_client + number, plan.port) for number in range(plan.threads)]
+    ports = (plan.port, *plan.other_ports)
+    clients = [Client(plan.first_client + number, ports[number % len(ports)]) for number in range(plan.threads)]
     with ThreadPoolExecutor(plan.threads) as pool:
         for _ in pool.map(lambda client: _work(client, clients, plan.calls // plan.processes), clients):
             pass

@@ -45,7 +45,7 @@ URLS = {
         "mysql:127.7.7.2:3306,127.7.7.3:3306,127.7.7.1:3306/pbserver?user=pbserver",
         "mysql:127.7.7.3:3306,127.7.7.1:3306,127.7.7.2:3306/pbserver?user=pbserver",
     ],
-    "mongodb": ["mongodb:127.7.7.1:27017/pbserver"],
+    "mongodb": ["mongodb:127.7.7.1:27017/pbserver?one_writer=yes"],
     "hbase": ["hbase:127.7.7.1:9091", "hbase:127.7.7.2:9091", "hbase:127.7.7.3:9091"],
 }
 
@@ -244,8 +244,8 @@ def test_what_galera_wrote_down_is_read() -> None:
     assert mysql.galera_state("") == mysql.GaleraState(-1, last_to_stop=False)
 
 
-def test_only_the_permission_to_begin_is_changed() -> None:
-    assert mysql.allowed_to_begin(GRASTATE.format(seqno=-1, safe=0)) == GRASTATE.format(seqno=-1, safe=1)
+def test_only_the_permission_to_begin_and_the_position_are_changed() -> None:
+    assert mysql.allowed_to_begin(GRASTATE.format(seqno=-1, safe=0), 27) == GRASTATE.format(seqno=27, safe=1)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ FACTS = {
     "atomicity": "ROW",
     "layers": ["split", "checked"],
     "date": "2026-01-01",
-    "passed": {"contract": 1, "datastore": 60, "faults": 3},
+    "passed": {"contract": 1, "datastore": 60, "differential": 1, "faults": 3},
     "failed": {"faults": 1},
 }
 
@@ -21,5 +21,5 @@ def test_the_readme_shows_the_results() -> None:
 
 
 def test_what_failed_is_not_called_green() -> None:
-    shown = "| some | 1.2 | 3 | ROW | split | green (1) | green (60) | - | 1 FAILED | 2026-01-01 |\n"
+    shown = "| some | 1.2 | 3 | ROW | split | green (1) | green (60) | green (1) | - | 1 FAILED | 2026-01-01 |\n"
     assert matrix.row(FACTS) == shown

@@ -1,17 +1,39 @@
-// A FerretDB that listens on one address and keeps its data in SQLite files: its own command does not build from the
-// module alone.
+// A FerretDB that listens on one address, keeps its data in SQLite files and carries out one write at a time. Its own
+// command does not build from the module alone. And it changes a document in two steps: it looks, then it writes, so
+// that of two clients both may win a change that only one of them may make.
 package main
 
 import (
 	"context"
+	"encoding/binary"
 	"flag"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/FerretDB/FerretDB/ferretdb"
 )
+
+const (
+	headerBytes  = 16
+	opReply      = 1
+	opQuery      = 2004 // of the first greeting
+	opMsg        = 2013
+	firstName    = headerBytes + 4 + 1 + 4 + 1 // behind header, flags, kind of section, length of the document, type
+	longestBytes = 48_000_000
+)
+
+var kinds = map[uint32]bool{opReply: true, opQuery: true, opMsg: true}
+
+var writes = map[string]bool{
+	"insert": true, "update": true, "delete": true, "findAndModify": true, "create": true, "drop": true,
+}
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:27017", "HOST:PORT of the MongoDB protocol")
@@ -20,20 +42,101 @@ func main() {
 
 	// Below errors it writes every refused request in full.
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	server, err := ferretdb.New(&ferretdb.Config{
-		Listener:  ferretdb.ListenerConfig{TCP: *listen},
-		Handler:   "sqlite",
-		SQLiteURL: "file:" + *data,
-		Logger:    logger,
-	})
-	if err != nil {
-		logger.Error("cannot start", "error", err)
-		os.Exit(1)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := server.Run(ctx); err != nil {
+	if err := run(*listen, *data, logger); err != nil {
 		logger.Error("ended", "error", err)
 		os.Exit(1)
 	}
+}
+
+func run(listen, data string, logger *slog.Logger) error {
+	private, err := os.MkdirTemp("", "ferretdb")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(private)
+	socket := filepath.Join(private, "socket")
+	server, err := ferretdb.New(&ferretdb.Config{
+		Listener:  ferretdb.ListenerConfig{Unix: socket},
+		Handler:   "sqlite",
+		SQLiteURL: "file:" + data,
+		Logger:    logger,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go accept(listener, socket)
+	return server.Run(ctx)
+}
+
+func accept(listener net.Listener, socket string) {
+	var writing sync.Mutex
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go serve(client, socket, &writing)
+	}
+}
+
+// serve passes on what a client asks and what it is answered, until either of the two ends.
+func serve(client net.Conn, socket string, writing *sync.Mutex) {
+	defer client.Close()
+	server, err := net.Dial("unix", socket)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	for {
+		asked, err := message(client)
+		if err != nil {
+			return
+		}
+		answer, err := answered(server, asked, writing)
+		if err != nil {
+			return
+		}
+		if _, err = client.Write(answer); err != nil {
+			return
+		}
+	}
+}
+
+func answered(server net.Conn, asked []byte, writing *sync.Mutex) ([]byte, error) {
+	if writes[command(asked)] {
+		writing.Lock()
+		defer writing.Unlock()
+	}
+	if _, err := server.Write(asked); err != nil {
+		return nil, err
+	}
+	return message(server)
+}
+
+func message(peer io.Reader) ([]byte, error) {
+	header := make([]byte, headerBytes)
+	if _, err := io.ReadFull(peer, header); err != nil {
+		return nil, err
+	}
+	length := binary.LittleEndian.Uint32(header)
+	if length < headerBytes || length > longestBytes || !kinds[binary.LittleEndian.Uint32(header[12:])] {
+		return nil, io.ErrUnexpectedEOF // TLS, say
+	}
+	whole := append(make([]byte, 0, length), header...)[:length]
+	_, err := io.ReadFull(peer, whole[headerBytes:])
+	return whole, err
+}
+
+func command(asked []byte) string {
+	if len(asked) < firstName || binary.LittleEndian.Uint32(asked[12:]) != opMsg {
+		return ""
+	}
+	name, _, _ := strings.Cut(string(asked[firstName:min(len(asked), firstName+64)]), "\x00")
+	return name
 }

@@ -1,0 +1,1 @@
+"""PBServer beside the native drivers of real databases: `python -m bench.clusters`. bench/README.md says how."""
