@@ -6,17 +6,17 @@ that failed must fit into it as well, since a client acts on them before it know
 
 After Elle (Kingsbury and Alvaro, VLDB 2020): the order of versions of each object is known, so every dependency is an
 edge, and an anomaly is a cycle. A read that found nothing may have several explanations in an object that was deleted
-more than once; those get the first one that makes no cycle, after all else is known. That choice is greedy, and the
-only place where a right history could be refused. None is let through wrongly: see witness.py.
+more than once: what leaves only one decides first, and when nothing does, one read gets its first. That choice is
+greedy, and the only place where a right history could be refused. None is let through wrongly: see witness.py.
 """
 
 from collections.abc import Iterator
 
 from tests.isolation.anomalies import Anomaly, Kind, told
-from tests.isolation.dependencies import Dependencies, add_read, dependencies
+from tests.isolation.dependencies import Absence, Dependencies, add_read, dependencies
 from tests.isolation.facts import Facts, collect, wrong_reads
 from tests.isolation.graph import ALL, Edge, Graph
-from tests.isolation.history import History, Outcome
+from tests.isolation.history import History, Outcome, Read
 from tests.isolation.versions import Versions, order
 from tests.isolation.witness import objections
 
@@ -59,17 +59,28 @@ def _prove(facts: Facts, orders: dict[str, Versions], found: Dependencies) -> No
 
 
 def _unexplained(facts: Facts, orders: dict[str, Versions], found: Dependencies) -> Iterator[Anomaly]:
-    for index, read, places in found.absences:
-        versions = orders[read.object]
-        place = next((each for each in places if _fits(facts, found, index, versions, each)), None)
-        if place is None:
-            rivals = [versions.writers[each] for each in places]
-            shown = (index, *(each for each in rivals if each is not None))
-            yield Anomaly(
-                Kind.ABSENCE, "\n".join(f"  {told(facts.history, each, {read.object})}" for each in shown), shown
-            )
-        else:
-            add_read(found.graph, index, read.object, versions, place)
+    """Decides first what has one explanation left, since that may rule out some of the others'."""
+    left = [*found.absences]
+    while left:
+        open_before, several = len(left), []
+        for index, read, places in left:
+            versions = orders[read.object]
+            fitting = [each for each in places if _fits(facts, found, index, versions, each)]
+            if len(fitting) > 1:
+                several.append(Absence(index, read, fitting))
+            elif fitting:
+                add_read(found.graph, index, read.object, versions, fitting[0])
+            else:
+                yield _unexplainable(facts, index, read, [versions.writers[each] for each in places])
+        if len(several) == open_before:
+            index, read, places = several.pop(0)
+            add_read(found.graph, index, read.object, orders[read.object], places[0])
+        left = several
+
+
+def _unexplainable(facts: Facts, index: int, read: Read, rivals: list[int | None]) -> Anomaly:
+    shown = (index, *(each for each in rivals if each is not None))
+    return Anomaly(Kind.ABSENCE, "\n".join(f"  {told(facts.history, each, {read.object})}" for each in shown), shown)
 
 
 def _fits(facts: Facts, found: Dependencies, index: int, versions: Versions, place: int) -> bool:

@@ -298,6 +298,13 @@ RIGHT: dict[str, History] = {
         did(saw("a", 3), saw("b"), saw("x"), at=(0, 100)),
         did(saw("x"), at=(0, 100)),
     ],
+    "absent in two objects, and what the first leaves to itself decides the second": [
+        did(saw("x"), saw("y"), saw("a", 2), at=(0, 100)),
+        did(put("y", 1), at=(10, 20)),
+        did(appended("a", 2), at=(30, 40)),
+        did(deleted("x", 3), at=(50, 60)),
+        did(deleted("y", 4), at=(70, 80)),
+    ],
     "the writers of the read-only anomaly, without the reader": [
         did(saw("checking"), saw("savings"), appended("checking", 1), at=(0, 90)),
         did(saw("savings"), appended("savings", 2), at=(0, 20)),
