@@ -52,6 +52,11 @@ class Cluster:
     def hosts(self) -> list[str]:
         return [node.host for node in self.nodes]
 
+    def entry_points(self, port: int) -> list[str]:
+        """For each node all of them as HOST:PORT,HOST:PORT, its own first: who enters there goes on without it."""
+        places = [f"{host}:{port}" for host in self.hosts]
+        return [",".join([*places[first:], *places[:first]]) for first in range(len(places))]
+
 
 @dataclass(frozen=True, slots=True)
 class Service:

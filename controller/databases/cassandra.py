@@ -94,8 +94,7 @@ def log_files(node: Node) -> Sequence[Path]:
 
 
 def store_urls(cluster: Cluster) -> Sequence[str]:
-    places = [f"{host}:{PORT}" for host in cluster.hosts]
-    return [f"cassandra:{','.join([*places[first:], *places[:first]])}" for first in range(len(places))]
+    return [f"cassandra:{places}" for places in cluster.entry_points(PORT)]
 
 
 def choose_primary(cluster: Cluster) -> Node:

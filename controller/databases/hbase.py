@@ -121,7 +121,7 @@ def log_files(node: Node) -> Sequence[Path]:
 
 
 def store_urls(cluster: Cluster) -> Sequence[str]:
-    return [f"hbase:{host}:{PORT}" for host in cluster.hosts]
+    return [f"hbase:{places}" for places in cluster.entry_points(PORT)]
 
 
 def choose_primary(cluster: Cluster) -> Node:

@@ -82,10 +82,7 @@ def log_files(node: Node) -> Sequence[Path]:
 
 
 def store_urls(cluster: Cluster) -> Sequence[str]:
-    places = [f"{host}:{PORT}" for host in cluster.hosts]
-    return [
-        f"mysql:{','.join([*places[first:], *places[:first]])}/{DATABASE}?user={USER}" for first in range(len(places))
-    ]
+    return [f"mysql:{places}/{DATABASE}?user={USER}" for places in cluster.entry_points(PORT)]
 
 
 def choose_primary(cluster: Cluster) -> Node:

@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -25,10 +24,10 @@ from controller.engines import private
 from controller.local import LocalCluster
 from controller.processes import Leader
 from controller.recipe import Node
-from tests.clusters.checks import assert_conforms, assert_serializable_over, load, soon, until
+from tests.clusters.checks import assert_conforms, load, soon, until
+from tests.clusters.proofs import *  # noqa: F403
 from tests.unit.test_datastore import *  # noqa: F403
 
-CALLS = 3_000
 SCOPE = b"scope\x00"
 SPREAD = (Table.INDEXES, Table.KINDLESS)
 EMPTIED_AT_ONCE = 3
@@ -46,8 +45,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 @pytest.fixture(scope="module")
 def url(cluster: LocalCluster) -> str:
     """The second node first: the masters' node has work enough."""
-    first, second, third = (f"{node.host}:9091" for node in cluster.nodes)
-    return f"hbase:{second},{third},{first}"
+    return cluster.store_urls()[1]
+
+
+@pytest.fixture
+def entry_points(cluster: LocalCluster) -> list[str]:
+    """A table of their own, which is empty sooner than one that is emptied."""
+    table = f"proof{time.time_ns()}"
+    return [f"{url}/{table}" for url in cluster.store_urls()]
 
 
 @pytest.fixture(scope="module")
@@ -113,11 +118,6 @@ def frozen_thrift(*nodes: Node) -> Iterator[None]:
 def test_it_keeps_the_contract(url: str) -> None:
     """Without layers, for time's sake; the tests of the Datastore go through them."""
     assert_conforms(f"{url}/contract", only="not layers")
-
-
-@pytest.mark.timeout(300)
-def test_transactions_over_it_are_strictly_serializable(url: str, tmp_path: Path) -> None:
-    assert_serializable_over(f"{url}/isolation", CALLS, tmp_path)
 
 
 def test_it_says_what_the_table_promises(url: str, store: OrderedStore) -> None:
