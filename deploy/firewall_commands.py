@@ -2,11 +2,10 @@
 
 import json
 import socket
-import sys
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -17,11 +16,10 @@ from controller.hosts.ssh import Unreachable
 from controller.layout import Layout
 from deploy import layout_commands
 from deploy.layout_commands import File
-from deploy.watching import watched
+from deploy.watching import fail, watched
 
 #: Runs on the machines.
 GUARD = Path(ssh.__file__).with_name("guard.py").read_text(encoding="utf-8")
-_FAILED = 1
 
 app = typer.Typer(help="Who may connect to a cluster's nodes.", no_args_is_help=True)
 
@@ -63,9 +61,7 @@ def _load(wanted: Layout, rulesets: Mapping[str, str], seconds: float) -> None:
         troubles |= _guarded(wanted, {address: {"table": table} for address in loaded})
     lines = [f"{address}: {trouble}" for address, trouble in troubles.items() if trouble]
     if lines:
-        _fail(
-            *lines, f"{len(rulesets) - len(lines)} of {len(rulesets)} machines have the new rules, the others the old"
-        )
+        fail(*lines, f"{len(rulesets) - len(lines)} of {len(rulesets)} machines have the new rules, the others the old")
 
 
 def _guarded(wanted: Layout, calls: Mapping[str, Mapping[str, object]]) -> dict[str, str]:
@@ -87,10 +83,5 @@ def _addresses(name: str) -> list[Address]:
     try:
         found = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)
     except OSError as error:
-        _fail(f"{name}: the name cannot be resolved: {error.strerror}")
+        fail(f"{name}: the name cannot be resolved: {error.strerror}")
     return sorted({ip_address(str(place[0])) for *_, place in found}, key=str)
-
-
-def _fail(*lines: str) -> NoReturn:
-    sys.stderr.write("".join(f"pbdeploy: {line}\n" for line in lines))
-    sys.exit(_FAILED)

@@ -1,7 +1,6 @@
 """`pbdeploy init` and `pbdeploy check`: a cluster as the operator writes it down, and whether its machines will do."""
 
 import json
-import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -13,7 +12,7 @@ from controller import layout, preflight
 from controller.hosts import facts
 from controller.layout import Layout
 from controller.preflight import Problem
-from deploy.watching import watched
+from deploy.watching import fail, watched
 from pbserver.settings import complaints
 
 _EXAMPLES = Path(__file__).with_name("layouts")
@@ -84,8 +83,7 @@ def read(file: Path) -> Layout:
 
 
 def _refuse(*lines: str) -> NoReturn:
-    sys.stderr.write("".join(f"pbdeploy: {line}\n" for line in lines))
-    sys.exit(_WRONG_LAYOUT)
+    fail(*lines, code=_WRONG_LAYOUT)
 
 
 def _summary(wanted: Layout, problems: list[Problem]) -> str:

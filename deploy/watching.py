@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -12,7 +13,13 @@ from controller.engines.tools import EngineError
 from controller.progress import Report
 from controller.recipe import ClusterError
 
-_FAILED = 1
+FAILED = 1
+
+
+def fail(*lines: str, code: int = FAILED) -> NoReturn:
+    """Ends the program with these lines alone."""
+    sys.stderr.write("".join(f"pbdeploy: {line}\n" for line in lines))
+    sys.exit(code)
 
 
 @contextmanager
@@ -30,5 +37,4 @@ def watched(title: str) -> Iterator[Report]:
         with console.status(title):
             yield report
     except (BootFailed, ClusterError, EngineError) as error:
-        sys.stderr.write(f"pbdeploy: {error}\n")
-        sys.exit(_FAILED)
+        fail(str(error))
