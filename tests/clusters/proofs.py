@@ -21,16 +21,13 @@ from adapters.contract import Atomicity, OrderedStore
 from controller.local import LocalCluster
 from protos import datastore_v3_pb2 as v3
 from protos.entity_pb2 import EntityProto, Reference
-from tests.clusters.checks import assert_verified, kill_everything
+from tests.clusters.checks import assert_serializable_through, assert_verified, kill_everything
 from tests.clusters.stopping import MARK
 from tests.differential.players import OurServer, Referee
 from tests.differential.playing import play
 from tests.e2e.server import Server, wait_until
 from tests.e2e.wire import ANSWERS, Wire, assert_application_error, entity, key, put_request
 from tests.faults.acknowledged import Aftermath, Client, running
-from tests.isolation.history import Outcome
-from tests.isolation.test_history import assert_serializable
-from tests.isolation.workload import Plan, run
 
 __all__ = [
     "test_a_server_stopped_in_the_middle_of_a_commit_brings_back_nothing_old",
@@ -75,12 +72,8 @@ def test_every_answer_is_googles(entry_points: list[str], tmp_path: Path) -> Non
 def test_transactions_through_several_servers_are_strictly_serializable(
     entry_points: list[str], tmp_path: Path
 ) -> None:
-    with serving(entry_points, tmp_path) as (first, *others):
-        history = run(Plan(port=first.port, other_ports=tuple(each.port for each in others), calls=ISOLATION_CALLS))
-    assert_serializable(history, tmp_path / "history.jsonl")
-    errors = Counter(each.error for each in history)
-    assert errors.keys() == {"", "CONCURRENT_TRANSACTION"}, errors
-    assert Counter(each.outcome for each in history)[Outcome.OK] > ISOLATION_CALLS // 10
+    with serving(entry_points, tmp_path) as servers:
+        assert_serializable_through(servers, ISOLATION_CALLS, tmp_path)
     assert_verified(entry_points[0])
 
 
