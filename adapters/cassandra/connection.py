@@ -11,7 +11,12 @@ from typing import Any
 from cassandra import ConsistencyLevel
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
-from cassandra.policies import DCAwareRoundRobinPolicy, FallthroughRetryPolicy, TokenAwarePolicy
+from cassandra.policies import (
+    DCAwareRoundRobinPolicy,
+    ExponentialReconnectionPolicy,
+    FallthroughRetryPolicy,
+    TokenAwarePolicy,
+)
 from cassandra.query import BatchStatement, BatchType, tuple_factory
 
 from adapters.cassandra import codec
@@ -23,6 +28,7 @@ from adapters.errors import StoreError, Unavailable, Unsupported
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0  # longer than the nodes' own limits (2 s for writes, 5 s for reads); then another one is asked
 HEARTBEAT_SECONDS = 3.0  # how soon a node that answers nothing is found out, twice
+RETRY_SECONDS = (0.5, 10.0)  # the pauses between looks at a node that is down double from the one to the other
 SCHEMA_SECONDS = 60.0  # for what changes tables
 AT_ONCE = 32  # requests of one call
 LARGE_MESSAGE_BYTES = 70_000
@@ -87,6 +93,7 @@ class Connection:
             sockopts=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # else requests above 4 KB wait 40 ms
             connect_timeout=CONNECT_SECONDS,
             control_connection_timeout=CONNECT_SECONDS,
+            reconnection_policy=ExponentialReconnectionPolicy(*RETRY_SECONDS, max_attempts=None),
             idle_heartbeat_interval=HEARTBEAT_SECONDS,
             idle_heartbeat_timeout=HEARTBEAT_SECONDS,
             prepare_on_all_hosts=False,  # each prepares what it is asked; a frozen one would be waited for

@@ -1,37 +1,37 @@
-"""Connections with the Thrift servers, and the pool they come from."""
+"""Connections with the Thrift servers."""
 
 import select
 import socket
 import time
-from collections.abc import Callable
-from threading import Lock
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from thriftpy2.protocol.cybin.cybin import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TClient
 from thriftpy2.transport import TCyBufferedTransportFactory, TCyFramedTransportFactory, TSocket
 
-from adapters.errors import StoreError, Unavailable, Unsupported
+from adapters.errors import StoreError, Unsupported
 from adapters.hbase.codec import wire
 from adapters.hbase.errors import TRANSLATED, translated
 from adapters.hbase.nodes import Place
 from adapters.hosts import Host
+from adapters.pool import CONNECT_SECONDS, Pool
 
-CONNECT_SECONDS = 3.0  # a live Thrift server answers within that, whatever becomes of the regions
-RETRY_SECONDS = 5.0  # a server that failed is asked again after that
 ANSWER_SECONDS = 10.0  # then another one is asked: the server may be frozen, or wait for a region that moves
 LOOK_SECONDS = 0.03  # how often what the master does is looked at
-IDLE_KEPT = 16  # connections per server; more are opened when more threads ask at once
 
 
 class Session:
     """One connection, used by one thread at a time."""
 
+    kind: Hashable = None  # all are alike
+
     def __init__(self, place: Place, host: Host, deadline: float) -> None:
         """Raises Unavailable, and Unsupported for what is no Thrift2 server."""
+        self.node = host
         self.where = place.at(host)
-        self.intact = False  #: whether it may be asked again
-        self.failed = False  #: whether the server is to blame for that
+        self.is_reusable = False
+        self.trouble = ""  #: what the server is to blame for
         self._table = place.table
         try:
             self._socket = socket.create_connection(host, _seconds_until(deadline))
@@ -52,7 +52,7 @@ class Session:
     def ask(self, method: str, *arguments: Any, deadline: float, wrote: bool = False) -> Any:
         """The answer. Raises Unavailable, of a write UNKNOWN."""
         answer = self._exchanged(getattr(self._client, method), *arguments, deadline=deadline, wrote=wrote)
-        self.intact = True
+        self.is_reusable = True
         return answer
 
     def order(self, method: str, *arguments: Any, deadline: float) -> None:
@@ -63,21 +63,23 @@ class Session:
 
     def receive(self, method: str, *, deadline: float) -> None:
         self._exchanged(self._client._recv, method, deadline=deadline, wrote=True)
-        self.intact = True
+        self.is_reusable = True
 
     def _exchanged(self, call: Callable[..., Any], *what: Any, deadline: float, wrote: bool, **named: Any) -> Any:
-        self.intact = False
+        self.is_reusable = False
         seconds = _seconds_until(deadline)
         self._socket.settimeout(seconds)
         try:
             return call(*what, **named)
         except TRANSLATED as error:
-            self.intact = isinstance(error, wire.TIOError | TApplicationException)
-            self.failed = not self.intact and not (isinstance(error, TimeoutError) and seconds < CONNECT_SECONDS)
-            raise translated(error, self.where, self._table, wrote=wrote) from error
+            self.is_reusable = isinstance(error, wire.TIOError | TApplicationException)
+            failure = translated(error, self.where, self._table, wrote=wrote)
+            if not self.is_reusable and not (isinstance(error, TimeoutError) and seconds < CONNECT_SECONDS):
+                self.trouble = str(failure)
+            raise failure from error
 
     @property
-    def has_said_something(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether there is an answer, or the server has closed it, as it does with idle ones after a minute."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
@@ -92,22 +94,13 @@ def _seconds_until(deadline: float) -> float:
     return min(max(deadline - time.monotonic(), 0.001), 3600.0)
 
 
-class _Node:
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.idle: list[Session] = []
-        self.down_until = 0.0
-
-
-class Pool:
-    """Sessions with every Thrift server; the host given first is asked as long as it answers. Thread-safe."""
+class Servers:
+    """Every Thrift server; the one given first is asked as long as it answers. Thread-safe."""
 
     def __init__(self, place: Place) -> None:
         """Opens nothing."""
         self._place = place
-        self._lock = Lock()
-        self._nodes = [_Node(host) for host in place.hosts]
-        self._closed = False
+        self._pool = Pool(place.where, place.hosts, self._connected)
 
     def ask(
         self, method: str, *arguments: Any, deadline: float, wrote: bool = False, seconds: float = ANSWER_SECONDS
@@ -115,89 +108,28 @@ class Pool:
         """One call of the service. Raises Unavailable, with applied=UNKNOWN for a write that was sent; with each
         server's cause when none can be reached. Raises Unsupported for what is no Thrift2 server.
         """
-        session, node = self._borrowed(deadline)
-        try:
+        with self._pool.session(deadline) as session:
             return session.ask(method, *arguments, deadline=min(deadline, time.monotonic() + seconds), wrote=wrote)
-        finally:
-            self._give_back(session, node)
 
     def order(self, method: str, *arguments: Any, done: Callable[[], bool], deadline: float) -> None:
         """Asks for what the master does, and returns when `done`; the server itself looks for that ever less often."""
-        session, node = self._borrowed(deadline)
-        try:
+        with self._pool.session(deadline) as session:
             session.order(method, *arguments, deadline=deadline)
-            while not session.has_said_something and time.monotonic() < deadline:
+            while not session.is_stale and time.monotonic() < deadline:
                 if done():
                     return
                 time.sleep(LOOK_SECONDS)
             session.receive(method, deadline=deadline)
-        finally:
-            self._give_back(session, node)
 
     def close(self) -> None:
-        """Sessions in use are closed when they are given back."""
-        with self._lock:
-            self._closed = True
-        for node in self._nodes:
-            self._drop_idle(node)
+        self._pool.close()
 
-    def _borrowed(self, deadline: float) -> tuple[Session, _Node]:
-        if self._closed:
-            raise Unavailable(f"{self._place.where}: this store is closed")
-        now = time.monotonic()
-        if now >= deadline:
-            raise Unavailable(f"{self._place.where}: the deadline has passed; nothing was asked")
-        causes = []
-        for node in sorted(self._nodes, key=lambda node: node.down_until > now):
-            try:
-                return self._idle(node) or self._connected(node, deadline), node
-            except Unavailable as error:
-                causes.append(error)
-        if len(causes) == 1:
-            raise causes[0]
-        raise Unavailable("no Thrift server can be used: " + "; ".join(map(str, causes)))
-
-    def _idle(self, node: _Node) -> Session | None:
-        while True:
-            with self._lock:
-                session = node.idle.pop() if node.idle else None
-            if session is None or not session.has_said_something:
-                return session
-            session.abandon()
-
-    def _connected(self, node: _Node, deadline: float) -> Session:
-        """A server that was down is tried by one thread at a time: others do not wait for it."""
-        if node.down_until:
-            node.down_until = time.monotonic() + RETRY_SECONDS
-        session = None
+    def _connected(self, host: Host, kind: None, deadline: float) -> Session:
+        del kind
+        session = Session(self._place, host, deadline)
         try:
-            by = min(deadline, time.monotonic() + CONNECT_SECONDS)
-            session = Session(self._place, node.host, by)
-            session.check_kind(by)
+            session.check_kind(deadline)
         except StoreError:
-            if session is not None:
-                session.abandon()
-            self._mark_down(node)
-            raise
-        node.down_until = 0.0
-        return session
-
-    def _give_back(self, session: Session, node: _Node) -> None:
-        if session.failed:
-            self._mark_down(node)
-        if session.intact:
-            with self._lock:
-                if not self._closed and len(node.idle) < IDLE_KEPT:
-                    node.idle.append(session)
-                    return
-        session.abandon()
-
-    def _mark_down(self, node: _Node) -> None:
-        node.down_until = time.monotonic() + RETRY_SECONDS
-        self._drop_idle(node)
-
-    def _drop_idle(self, node: _Node) -> None:
-        with self._lock:
-            idle, node.idle = node.idle, []
-        for session in idle:
             session.abandon()
+            raise
+        return session

@@ -29,7 +29,7 @@ from adapters.contract import (
 )
 from adapters.errors import Applied, Conflict, StoreError, Unavailable, Unsupported
 from adapters.hbase import codec
-from adapters.hbase.connection import LOOK_SECONDS, Pool
+from adapters.hbase.connection import LOOK_SECONDS, Servers
 from adapters.hbase.nodes import HORIZON_SECONDS, Facts, Place, facts, parse_place, table_creation
 from adapters.url import StoreUrl
 
@@ -59,13 +59,13 @@ class HBaseStore:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._pool = Pool(place)
+        self._servers = Servers(place)
         self._schema_lock = Lock()
         self._has_table = False
         self._capabilities = CAPABILITIES
         try:
             deadline = time.monotonic() + CHECK_SECONDS
-            if self._pool.ask("tableExists", place.table_name, deadline=deadline):
+            if self._servers.ask("tableExists", place.table_name, deadline=deadline):
                 self._look(deadline)
         except BaseException:
             self.close()
@@ -83,7 +83,7 @@ class HBaseStore:
             if not self._exists(deadline):
                 try:
                     creation = table_creation(self._place)
-                    self._pool.ask("createTable", *creation, deadline=deadline, wrote=True, seconds=SCHEMA_SECONDS)
+                    self._servers.ask("createTable", *creation, deadline=deadline, wrote=True, seconds=SCHEMA_SECONDS)
                 except Unavailable:
                     if not self._exists(deadline):  # another server was faster, and may still be at it
                         raise
@@ -95,7 +95,7 @@ class HBaseStore:
             self._has_table = True
 
     def _exists(self, deadline: float) -> bool:
-        exists: bool = self._pool.ask("tableExists", self._place.table_name, deadline=deadline)
+        exists: bool = self._servers.ask("tableExists", self._place.table_name, deadline=deadline)
         return exists
 
     def _order(self, method: str, *arguments: Any, until: str, deadline: float) -> None:
@@ -107,15 +107,15 @@ class HBaseStore:
             except Unavailable:
                 return False
 
-        self._pool.order(method, *arguments, done=done, deadline=deadline)
+        self._servers.order(method, *arguments, done=done, deadline=deadline)
 
     def _is(self, state: str, deadline: float) -> bool:
-        found: bool = self._pool.ask(f"isTable{state}", self._place.table_name, deadline=deadline)
+        found: bool = self._servers.ask(f"isTable{state}", self._place.table_name, deadline=deadline)
         return found
 
     def _look(self, deadline: float) -> None:
-        descriptor = self._pool.ask("getTableDescriptor", self._place.table_name, deadline=deadline)
-        regions = self._pool.ask("getAllRegionLocations", self._place.table, deadline=deadline)
+        descriptor = self._servers.ask("getTableDescriptor", self._place.table_name, deadline=deadline)
+        regions = self._servers.ask("getAllRegionLocations", self._place.table, deadline=deadline)
         servers = {(region.serverName.hostName, region.serverName.port) for region in regions}
         found: Facts = facts(descriptor, servers, self._place.where)
         self._capabilities = replace(CAPABILITIES, durable=found.durable, version_horizon_seconds=found.horizon_seconds)
@@ -128,7 +128,7 @@ class HBaseStore:
         results: list[Any] = []
         for start in range(0, len(rows), GETS_AT_ONCE):
             gets = [codec.get(row) for row in rows[start : start + GETS_AT_ONCE]]
-            results += self._pool.ask("getMultiple", self._place.table, gets, deadline=deadline)
+            results += self._servers.ask("getMultiple", self._place.table, gets, deadline=deadline)
         return results
 
     def fetch(
@@ -144,7 +144,7 @@ class HBaseStore:
         at_once = codec.rows_at_first(table)
         while len(found) < limit and span.start < span.stop:
             request, asked = span.request(min(limit - len(found), at_once))
-            results = self._pool.ask("getScannerResults", self._place.table, request, asked, deadline=deadline)
+            results = self._servers.ask("getScannerResults", self._place.table, request, asked, deadline=deadline)
             found += span.rows_of(results)
             if len(results) < asked:
                 break
@@ -163,7 +163,7 @@ class HBaseStore:
         for method, requests in (("putMultiple", plan.puts), ("deleteMultiple", plan.deletes)):
             for part in codec.parts(requests):
                 try:
-                    self._pool.ask(method, self._place.table, part, deadline=deadline, wrote=True)
+                    self._servers.ask(method, self._place.table, part, deadline=deadline, wrote=True)
                 except StoreError as error:
                     if sent and error.applied is Applied.NO:
                         raise error.restated(Applied.UNKNOWN) from error
@@ -178,9 +178,9 @@ class HBaseStore:
             if not isinstance(operation, Check):
                 put = codec.unversioned(operation.address, operation.value or b"", mark)
                 condition = (row, codec.CELLS, codec.UNVERSIONED, wanted)
-                if self._pool.ask("checkAndPut", self._place.table, *condition, put, deadline=deadline, wrote=True):
+                if self._servers.ask("checkAndPut", self._place.table, *condition, put, deadline=deadline, wrote=True):
                     return
-            (found,) = self._pool.ask("getMultiple", self._place.table, [codec.get(row, mark)], deadline=deadline)
+            (found,) = self._servers.ask("getMultiple", self._place.table, [codec.get(row, mark)], deadline=deadline)
             current = codec.value_of(found)
             if codec.has_mark(found):
                 return
@@ -202,10 +202,10 @@ class HBaseStore:
             self._order("truncateTable", name, True, until="Enabled", deadline=deadline)
 
     def check(self) -> None:
-        self._pool.ask("getMultiple", self._place.table, [_CHECKED], deadline=time.monotonic() + CHECK_SECONDS)
+        self._servers.ask("getMultiple", self._place.table, [_CHECKED], deadline=time.monotonic() + CHECK_SECONDS)
 
     def close(self) -> None:
-        self._pool.close()
+        self._servers.close()
 
 
 def open_url(url: StoreUrl) -> HBaseStore:

@@ -144,6 +144,17 @@ class Batch:
                 self.removed.append(place)
                 self.inserted.append((*place, expect))
 
+    @property
+    def places(self) -> list[Place]:
+        """Of the rows that the call has expectations of."""
+        return [place for _, place, _ in self.expected]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all keys and values; as SQL they may have twice as many."""
+        rows = (self.locked, self.guarded, self.missing, self.removed, self.inserted, self.written, self.deleted)
+        return sum(sum(map(len, row[1:])) for each in rows for row in each)
+
     def statements(self, *, certified: bool) -> list[Statement]:
         """The transaction: what has to be locked, then what has to hold (else it fails), then the changes."""
         return [*self._locks(certified), *self._conditions(), *self._changes()]

@@ -43,7 +43,7 @@ UNFIT = (1071, 1074, 1101, 1193, 1235, 1286, 1478, 1665, 1709)  # the engine or 
 DAMAGED = (1033, 1034, 1035, 1194, 1195, 1712, 1813, 1817, 1877, 1932)
 
 #: What makes a node not worth asking for a while.
-BAD_NODE = (*LOST, *NOT_READY, *READ_ONLY)
+BAD_NODE = (*LOST, *NOT_READY, *READ_ONLY, *DISK_FULL)
 #: A statement that failed so did nothing, even one that commits itself.
 REFUSED = (*DENIED, *MISSING, *READ_ONLY, *TOO_LARGE, *UNFIT)
 
@@ -67,6 +67,11 @@ def number(error: pymysql.MySQLError) -> int:
     """The server's or the driver's number; -1: none, so a misuse of the driver or unknown."""
     first = error.args[0] if error.args else None
     return first if isinstance(first, int) else -1
+
+
+def cause(code: int | None) -> str:
+    """What an error means, in a few words."""
+    return next((f"{hint} (error {code})" for codes, hint, _ in _HINTS if code in codes), f"error {code}")
 
 
 def is_certain(error: pymysql.MySQLError) -> bool:

@@ -1,7 +1,8 @@
 """MySqlStore: one table of rows behind the contract.
 
 A write call is one transaction in two round trips: statements that fail when an expectation does not hold and the
-changes, then COMMIT unless one of them has failed. A call that is one statement commits itself. Failed expectations,
+changes, then COMMIT unless one of them has failed; where the server runs nothing after a failure (no Galera), short
+ones are one round trip. A call that is one statement commits itself. Failed expectations,
 deadlocks and lost certification end in a rollback and a look at the rows: if one is not as expected, that is the
 Conflict, else the transaction begins again.
 """
@@ -9,10 +10,9 @@ Conflict, else the transaction begins again.
 import random
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from types import TracebackType
 from zlib import crc32
 
 import pymysql
@@ -36,7 +36,7 @@ from adapters.contract import (
 from adapters.errors import Applied, StoreError, Unavailable, Unsupported
 from adapters.mysql import codec
 from adapters.mysql.codec import Batch, Place
-from adapters.mysql.connection import Found, Mode, Pool, Session, answer_by
+from adapters.mysql.connection import Found, Mode, Servers, Session, answer_by
 from adapters.mysql.errors import ROLLED_BACK, UNMET, is_certain, number, translated
 from adapters.mysql.nodes import LONGEST_PACKET_BYTES, parse_place, value_bytes
 from adapters.mysql.nodes import Place as Where
@@ -97,35 +97,20 @@ class _SessionReads:
         return [(key[cut:], value) for key, value in rows]
 
 
-class _Snapshot:
+@contextmanager
+def _snapshot(servers: Servers, mine: threading.local) -> Iterator[Reader]:
     """A transaction that only reads, in a session of its own. `mine` counts those of each thread."""
-
-    def __init__(self, pool: Pool, mine: threading.local) -> None:
-        self._pool = pool
-        self._mine = mine
-
-    def __enter__(self) -> Reader:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        session = self._session = self._pool.borrow(self._pool.nearest, deadline)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    with servers.session(servers.nearest, deadline) as session:
+        session.ask(codec.BEGIN_SNAPSHOT, deadline)
+        mine.snapshots = getattr(mine, "snapshots", 0) + 1
         try:
-            session.ask(codec.BEGIN_SNAPSHOT, deadline)
-        except BaseException:
-            self._pool.give_back(session)
-            raise
-        self._mine.snapshots = getattr(self._mine, "snapshots", 0) + 1
-        return _SessionReads(session, alone=False)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._mine.snapshots -= 1
-        try:
-            if self._session.intact:
-                self._session.ask([codec.COMMIT], time.monotonic() + PATIENCE_SECONDS)
-        except StoreError:
-            pass  # what was read is right all the same
+            yield _SessionReads(session, alone=False)
         finally:
-            self._pool.give_back(self._session)
+            mine.snapshots -= 1
+            if session.intact:
+                with suppress(StoreError):  # what was read is right all the same
+                    session.ask([codec.COMMIT], time.monotonic() + PATIENCE_SECONDS)
 
 
 class MySqlStore:
@@ -133,8 +118,8 @@ class MySqlStore:
 
     def __init__(self, where: Where) -> None:
         self._engine = where.engine
-        self._pool = Pool(where)
-        found = self._pool.facts
+        self._servers = Servers(where)
+        found = self._servers.facts
         self._certified = found.galera
         self._mine = threading.local()
         self._capabilities = replace(
@@ -153,7 +138,7 @@ class MySqlStore:
 
     def ensure_tables(self) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
-        with self._pool.session(self._pool.nearest, deadline) as session:
+        with self._servers.session(self._servers.nearest, deadline) as session:
             if not self._tables_fit(session, deadline):
                 session.ask(codec.creation(self._engine), deadline)
                 self._tables_fit(session, deadline)
@@ -173,8 +158,8 @@ class MySqlStore:
         return bool(guards == (codec.GUARDS,))
 
     def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
-        node = _node_for(addresses[0].scope) if addresses else self._pool.nearest
-        with self._pool.session(node, deadline) as session:
+        node = _node_for(addresses[0].scope) if addresses else self._servers.nearest
+        with self._servers.session(node, deadline) as session:
             return _SessionReads(session, alone=True).read(addresses, deadline=deadline)
 
     def fetch(
@@ -185,7 +170,7 @@ class MySqlStore:
     def scan(
         self, table: Table, scope: bytes, keys: KeyRange, *, limit: int, reverse: bool = False, deadline: float
     ) -> list[Row]:
-        with self._pool.session(_node_for(scope), deadline) as session:
+        with self._servers.session(_node_for(scope), deadline) as session:
             return _SessionReads(session, alone=True).scan(
                 table, scope, keys, limit=limit, reverse=reverse, deadline=deadline
             )
@@ -199,11 +184,10 @@ class MySqlStore:
         node = _node_for(_leading_scope(operations, rows))
         pause = FIRST_PAUSE_SECONDS
         while True:
-            with self._pool.session(node, deadline) as session:
-                found = self._attempt(session, batch, deadline)
-            if found is None:
+            if self._attempt(node, batch, deadline):
                 return
-            batch.check_all(found)
+            with self._servers.session(node, deadline) as session:
+                batch.check_all(_rows(session.ask(codec.selections(batch.places), deadline)))
             if time.monotonic() + pause >= deadline:
                 raise Unavailable(f"mysql {session.where}: others held the rows' locks until the deadline")
             time.sleep(random.uniform(0, pause))  # noqa: S311 - a back-off, not a secret
@@ -212,12 +196,12 @@ class MySqlStore:
     def snapshot(self) -> AbstractContextManager[Reader]:
         if not self._capabilities.snapshot:
             raise Unsupported("mysql: ndbcluster has no snapshots")
-        return _Snapshot(self._pool, self._mine)
+        return _snapshot(self._servers, self._mine)
 
     def drop_tables(self) -> None:
         while True:
             deadline = time.monotonic() + PATIENCE_SECONDS
-            with self._pool.session(self._pool.nearest, deadline) as session:
+            with self._servers.session(self._servers.nearest, deadline) as session:
                 try:
                     *_, left = session.run([codec.DELETE_SOME, codec.CHECK], deadline)
                 except pymysql.MySQLError as error:
@@ -229,38 +213,43 @@ class MySqlStore:
 
     def check(self) -> None:
         deadline = time.monotonic() + CHECK_SECONDS
-        with self._pool.session(self._pool.nearest, deadline) as session:
+        with self._servers.session(self._servers.nearest, deadline) as session:
             session.ask([codec.CHECK], deadline)
 
     def close(self) -> None:
-        self._pool.close()
+        self._servers.close()
 
-    def _attempt(self, session: Session, batch: Batch, deadline: float) -> dict[Place, bytes] | None:
-        """None once it is committed. Else the rows that the call has expectations of, after a rollback."""
+    def _attempt(self, node: int, batch: Batch, deadline: float) -> bool:
+        """Whether it is committed; else it is rolled back, and worth another try if all is as expected."""
         statements = batch.statements(certified=self._certified)
-        applied = Applied.NO
-        try:
-            if len(statements) == 1:
-                applied = Applied.UNKNOWN
-                session.run(statements, deadline)
-            elif statements:
-                session.run(statements, answer_by(deadline), Mode.WRITING)
-                applied = Applied.UNKNOWN
-                session.run([codec.COMMIT], deadline, Mode.WRITING)
-        except pymysql.MySQLError as error:
-            if number(error) in (*ROLLED_BACK, *UNMET):
-                return self._rolled_back(session, batch, deadline)
-            raise translated(error, session.where, Applied.NO if is_certain(error) else applied) from error
-        return None
+        with self._servers.session(node, deadline, Mode.READING if len(statements) == 1 else Mode.WRITING) as session:
+            applied = Applied.NO
+            try:
+                if len(statements) == 1:
+                    applied = Applied.UNKNOWN
+                    session.run(statements, deadline)
+                elif statements and not self._certified and batch.size_bytes <= codec.STATEMENT_BYTES:
+                    applied = Applied.UNKNOWN
+                    session.run_until_failure([*statements, codec.COMMIT], deadline)
+                elif statements:
+                    session.run(statements, answer_by(deadline))
+                    applied = Applied.UNKNOWN
+                    session.run([codec.COMMIT], deadline)
+            except pymysql.MySQLError as error:
+                if number(error) in (*ROLLED_BACK, *UNMET):
+                    _roll_back(session, deadline)
+                    return False
+                raise translated(error, session.where, Applied.NO if is_certain(error) else applied) from error
+        return True
 
-    def _rolled_back(self, session: Session, batch: Batch, deadline: float) -> dict[Place, bytes]:
-        try:
-            session.run([codec.ROLLBACK], answer_by(deadline), Mode.WRITING)
-        except pymysql.MySQLError as error:
-            # Galera says so again when it had undone the transaction before it was asked to.
-            if number(error) not in ROLLED_BACK:
-                raise translated(error, session.where) from error
-        return _rows(session.ask(codec.selections([place for _, place, _ in batch.expected]), deadline))
+
+def _roll_back(session: Session, deadline: float) -> None:
+    try:
+        session.run([codec.ROLLBACK], answer_by(deadline))
+    except pymysql.MySQLError as error:
+        # Galera says so again when it had undone the transaction before it was asked to.
+        if number(error) not in ROLLED_BACK:
+            raise translated(error, session.where) from error
 
 
 def _rows(answers: Sequence[Found]) -> dict[Place, bytes]:

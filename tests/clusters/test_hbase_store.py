@@ -16,15 +16,16 @@ from adapters.conformance.plugin import bare
 from adapters.contract import ABSENT, ANY, Address, Durable, KeyRange, OrderedStore, Rows, Table, Write
 from adapters.errors import Applied, Conflict, StoreError, Unavailable, Unsupported
 from adapters.hbase import codec
-from adapters.hbase.connection import ANSWER_SECONDS, RETRY_SECONDS, Pool
+from adapters.hbase.connection import ANSWER_SECONDS, Servers
 from adapters.hbase.nodes import PURGE, parse_place
+from adapters.pool import RETRY_SECONDS
 from adapters.url import parse_url
 from controller import booting, processes
 from controller.engines import private
 from controller.local import LocalCluster
 from controller.processes import Leader
 from controller.recipe import Node
-from tests.clusters.checks import assert_conforms, load, soon, until
+from tests.clusters.checks import assert_conforms, fresh_cluster, load, soon, until
 from tests.clusters.proofs import *  # noqa: F403
 from tests.unit.test_datastore import *  # noqa: F403
 
@@ -38,7 +39,7 @@ Emptying = tuple[OrderedStore, Future[None]]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster.up("hbase", 3, tmp_path_factory.mktemp("hbase")) as running:
+    with fresh_cluster("hbase", 3, tmp_path_factory.mktemp("hbase")) as running:
         yield running
 
 
@@ -204,13 +205,13 @@ def test_low_versions_are_written_after_everything_was_dropped(store: OrderedSto
     assert store.read([at(b"k", Table.INDEXES)], deadline=soon()) == [b"v"]
 
 
-def make_table(url: str, name: bytes, families: list[Any]) -> Pool:
-    pool = Pool(parse_place(parse_url(url)))
+def make_table(url: str, name: bytes, families: list[Any]) -> Servers:
+    servers = Servers(parse_place(parse_url(url)))
     table = codec.wire.TTableDescriptor(
         tableName=codec.wire.TTableName(ns=b"default", qualifier=name), columns=families
     )
-    pool.ask("createTable", table, None, deadline=soon(), seconds=30)
-    return pool
+    servers.ask("createTable", table, None, deadline=soon(), seconds=30)
+    return servers
 
 
 def test_a_late_write_loses_to_a_delete_that_was_compacted(url: str) -> None:
@@ -219,7 +220,7 @@ def test_a_late_write_loses_to_a_delete_that_was_compacted(url: str) -> None:
     """
     where = f"{url}/compacted"
     families = [FAMILY(name=b"f", configuration={PURGE: "86400000"}), FAMILY(name=b"m"), FAMILY(name=b"c")]
-    pool = make_table(where, b"compacted", families)
+    servers = make_table(where, b"compacted", families)
     store: Any = bare(where)
     now = time.time_ns() // 1_000_000
 
@@ -229,12 +230,12 @@ def test_a_late_write_loses_to_a_delete_that_was_compacted(url: str) -> None:
         for cell in [*(put.columnValues[0] for put in plan.puts), *(delete.columns[0] for delete in plan.deletes)]:
             cell.family = b"c"
         for method, requests in (("putMultiple", plan.puts), ("deleteMultiple", plan.deletes)):
-            pool.ask(method, b"compacted", requests, deadline=soon(), wrote=True)
+            servers.ask(method, b"compacted", requests, deadline=soon(), wrote=True)
 
     def comes_back() -> bool:
         write(b"k", b"late", now - 1500)
         get = codec.wire.TGet(row=codec.row_key(at(b"k")), columns=[codec.wire.TColumn(family=b"c")])
-        (found,) = pool.ask("getMultiple", b"compacted", [get], deadline=soon())
+        (found,) = servers.ask("getMultiple", b"compacted", [get], deadline=soon())
         return bool(found.columnValues)
 
     write(b"k", b"v", now - 2000)
@@ -244,11 +245,11 @@ def test_a_late_write_loses_to_a_delete_that_was_compacted(url: str) -> None:
     for number in range(4):  # files, of which HBase makes one when it opens the table again
         write(b"another", b"%d" % number, now + number)
         for method in ("disableTable", "enableTable"):
-            pool.ask(method, name, deadline=soon(), seconds=30)
+            servers.ask(method, name, deadline=soon(), seconds=30)
     until(comes_back)
     time.sleep(1)
     assert store.read([at(b"k")], deadline=soon()) == [None]
-    pool.close()
+    servers.close()
     store.close()
 
 
@@ -270,18 +271,18 @@ def test_a_conditional_write_that_the_thrift_server_repeats_succeeds(url: str, m
     where = f"{url}/repeated"
     made: Any = bare(where)
     made.ensure_tables()
-    pool = Pool(parse_place(parse_url(where)))
+    servers = Servers(parse_place(parse_url(where)))
     condition = codec.row_key(at(b"k")), codec.CELLS, codec.UNVERSIONED, None
     mark = codec.new_mark()
     put = codec.unversioned(at(b"k"), b"mine", mark)
-    assert pool.ask("checkAndPut", b"repeated", *condition, put, deadline=soon(), wrote=True)
+    assert servers.ask("checkAndPut", b"repeated", *condition, put, deadline=soon(), wrote=True)
     with pytest.raises(Conflict):
         made.write([Write(at(b"k"), b"mine", ABSENT)], deadline=soon())
     made.write([Write(at(b"k"), b"theirs", b"mine")], deadline=soon())
     monkeypatch.setattr(codec, "new_mark", lambda: mark)
     made.write([Write(at(b"k"), b"mine", ABSENT)], deadline=soon())
     assert made.read([at(b"k")], deadline=soon()) == [b"theirs"], "it was applied, and nothing is applied twice"
-    pool.close()
+    servers.close()
     made.close()
 
 
