@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.engines.tools import EngineError, run
+from controller.engines.tools import EngineError, apt_get, run
 from controller.progress import Report
 
 _OR = "Give a directory that holds the files: pbdeploy engines fetch NAME --use PATH"
@@ -31,11 +31,11 @@ class Packages:
                 f"{self.whole[0]} comes from Debian's packages, and the command apt-get is missing. {_OR}"
             )
         _need_lists(self.whole, directory, report)
-        missing = newly_installed(run(["apt-get", "install", "-s", "--no-install-recommends", *self.whole], directory))
+        missing = newly_installed(apt_get("install", "-s", "--no-install-recommends", *self.whole, directory=directory))
         report(f"downloading {', '.join(self.whole)} and what they need")
         downloads = directory / "packages"
         downloads.mkdir()
-        run(["apt-get", "download", *sorted({*self.whole, *self.alone, *missing})], downloads)
+        apt_get("download", *sorted({*self.whole, *self.alone, *missing}), directory=downloads)
         versions = dict(_name_and_version(file) for file in sorted(downloads.glob("*.deb")))
         check_series(self.series, versions)
         for file in sorted(downloads.glob("*.deb")):
@@ -77,7 +77,7 @@ def _need_lists(packages: Sequence[str], directory: Path, report: Report) -> Non
     if os.geteuid() != 0:
         raise EngineError(f"apt-get knows no package {packages[0]}: sudo apt-get update")
     report("fetching the lists of packages")
-    run(["apt-get", "update"], directory)
+    apt_get("update")
 
 
 def _name_and_version(file: Path) -> tuple[str, str]:

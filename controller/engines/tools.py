@@ -1,5 +1,6 @@
 """Running the package tools, and installing the ones that are missing where that is allowed."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -33,6 +34,16 @@ def run(command: Sequence[str], directory: Path, environment: Mapping[str, str] 
     return done.stdout
 
 
+def apt_get(*arguments: str, directory: Path = Path("/")) -> str:
+    """The output of apt-get, which fails when another one is at work: those of ours wait for each other."""
+    held = os.open("/var/lib/apt", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        return run(["apt-get", *arguments], directory, {"DEBIAN_FRONTEND": "noninteractive"})
+    finally:
+        os.close(held)
+
+
 def need_command(name: str, packages: Sequence[str], report: Report) -> None:
     """Installs `packages` with apt-get when the command `name` is missing and we are root. Raises EngineError else."""
     if shutil.which(name) is None:
@@ -47,6 +58,5 @@ def install_packages(why: str, packages: Sequence[str], report: Report) -> None:
             "Or give the engine yourself: pbdeploy engines fetch NAME --use PATH"
         )
     report(f"{why}: installing {' '.join(packages)}")
-    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    run(["apt-get", "update"], Path("/"), quiet)
-    run(["apt-get", "install", "-y", "--no-install-recommends", *packages], Path("/"), quiet)
+    apt_get("update")
+    apt_get("install", "-y", "--no-install-recommends", *packages)

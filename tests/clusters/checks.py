@@ -165,6 +165,15 @@ def assert_ready(cluster: LocalCluster) -> None:
     assert [ip for ip in open_at if not ip.removeprefix("::ffff:").startswith("127.")] == []
 
 
+@contextmanager
+def fresh_cluster(name: str, nodes: int, directory: Path) -> Iterator[LocalCluster]:
+    """A cluster that serves within the block, and has left nothing behind after it."""
+    with LocalCluster.up(name, nodes, directory) as cluster:
+        assert_ready(cluster)
+        yield cluster
+    assert_gone(cluster)
+
+
 def assert_gone(cluster: LocalCluster) -> None:
     assert pids(cluster) == []
     assert cluster.listeners() == []

@@ -19,7 +19,7 @@ from adapters.errors import Applied, StoreError, TooLarge, Unavailable, Unsuppor
 from controller.databases import cassandra as recipe
 from controller.local import LocalCluster
 from controller.recipe import Node, NotReady
-from tests.clusters.checks import assert_conforms, load, soon, until
+from tests.clusters.checks import assert_conforms, fresh_cluster, load, soon, until
 from tests.clusters.proofs import *  # noqa: F403
 from tests.unit.test_datastore import *  # noqa: F403
 
@@ -29,7 +29,7 @@ SPREAD = (Table.INDEXES, Table.KINDLESS)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster.up("cassandra", 3, tmp_path_factory.mktemp("cassandra")) as running:
+    with fresh_cluster("cassandra", 3, tmp_path_factory.mktemp("cassandra")) as running:
         yield running
 
 

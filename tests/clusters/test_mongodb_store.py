@@ -22,7 +22,7 @@ from adapters.errors import Applied, Conflict, StoreError, Unavailable, Unsuppor
 from controller.databases import mongodb as recipe
 from controller.engines import private
 from controller.local import LocalCluster
-from tests.clusters.checks import assert_conforms, assert_serializable_over, load, soon, together, until
+from tests.clusters.checks import assert_conforms, assert_serializable_over, fresh_cluster, load, soon, together, until
 from tests.clusters.proofs import (  # noqa: F401 - the others take hours: FerretDB reads a whole collection each time
     test_a_server_stopped_in_the_middle_of_a_commit_brings_back_nothing_old,
     test_what_servers_acknowledged_outlives_kill_9_of_the_whole_database,
@@ -36,7 +36,7 @@ SCOPE = b"scope\x00"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster.up("mongodb", 1, tmp_path_factory.mktemp("mongodb")) as running:
+    with fresh_cluster("mongodb", 1, tmp_path_factory.mktemp("mongodb")) as running:
         yield running
 
 

@@ -19,7 +19,7 @@ from adapters.mysql.codec import GUARDS
 from adapters.mysql.connection import ANSWER_SECONDS, LOCK_WAIT_SECONDS
 from controller.local import LocalCluster
 from controller.recipe import Node
-from tests.clusters.checks import assert_conforms, load, soon, together, until
+from tests.clusters.checks import assert_conforms, fresh_cluster, load, soon, together, until
 from tests.clusters.proofs import *  # noqa: F403
 from tests.unit.test_datastore import *  # noqa: F403
 
@@ -29,7 +29,7 @@ SCOPE = b"scope\x00"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster.up("mysql", 3, tmp_path_factory.mktemp("mysql")) as running:
+    with fresh_cluster("mysql", 3, tmp_path_factory.mktemp("mysql")) as running:
         yield running
 
 
