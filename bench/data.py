@@ -37,10 +37,10 @@ def entity(kind: bytes, identifier: int | bytes, randomly: random.Random) -> byt
     return proto.SerializeToString()
 
 
-def entities(kind: bytes, count: int) -> list[bytes]:
-    """The entities of `kind` with ids from 1; the same in every run."""
-    randomly = random.Random(1)
-    return [entity(kind, number, randomly) for number in range(1, count + 1)]
+def entities(kind: bytes, count: int, first: int = 1) -> list[bytes]:
+    """The entities of `kind` with ids from `first`; the same in every run."""
+    randomly = random.Random(first)
+    return [entity(kind, number, randomly) for number in range(first, first + count)]
 
 
 def puts(serialized: Sequence[bytes], at_once: int = 100) -> Iterator[bytes]:

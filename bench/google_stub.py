@@ -1,9 +1,14 @@
-"""Google's own Datastore stub, in process: CPU of one query over a whole kind. A process of its own, run by `query`."""
+"""Google's own Datastore stub, in process: CPU of a get, a put and a query over a whole kind. A process of its own, run
+by the experiment `limits`: `python -m bench.google_stub ENTITIES SECONDS`, which prints microseconds as JSON.
+"""
 
+import itertools
 import json
+import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 
 from google.appengine.api import apiproxy_stub_map, datastore_file_stub  # type: ignore[import-untyped]
@@ -29,36 +34,65 @@ def open_stub() -> Any:
     return stub
 
 
-def whole_query(stub: Any, count: int) -> int:
-    """RunQuery, and Next until nothing is left; the number of entities."""
-    query = datastore_pb.Query.FromString(data.kind_query(KIND, count).SerializeToString())
-    result = datastore_pb.QueryResult()
-    stub.MakeSyncCall("datastore_v3", "RunQuery", query, result)
-    found = len(result.result)
-    while result.more_results:
-        following = datastore_pb.NextRequest(count=count)
-        following.cursor.CopyFrom(result.cursor)
+class Stub:
+    """Calls as an application makes them, each from and to a message."""
+
+    def __init__(self, count: int) -> None:
+        self._stub = open_stub()
+        self._count = count
+        self._numbers = itertools.cycle(random.Random(3).sample(range(1, count + 1), count))
+        self._fresh = data.entities(b"Fresh", 200)
+        for serialized in data.entities(KIND, count):
+            self._put(serialized)
+        self._put_next = itertools.count()
+
+    def get(self) -> None:
+        asked = datastore_pb.GetRequest()
+        asked.key.add().MergeFromString(data.reference(KIND, next(self._numbers)).SerializeToString())
+        response = datastore_pb.GetResponse()
+        self._stub.MakeSyncCall("datastore_v3", "Get", asked, response)
+        if not response.entity[0].HasField("entity"):
+            sys.exit("an entity that was put is not there")
+
+    def put(self) -> None:
+        self._put(self._fresh[next(self._put_next) % len(self._fresh)])
+
+    def query(self) -> None:
+        """RunQuery, and Next until nothing is left."""
+        query = datastore_pb.Query.FromString(data.kind_query(KIND, self._count).SerializeToString())
         result = datastore_pb.QueryResult()
-        stub.MakeSyncCall("datastore_v3", "Next", following, result)
-        found += len(result.result)
-    return found
+        self._stub.MakeSyncCall("datastore_v3", "RunQuery", query, result)
+        found = len(result.result)
+        while result.more_results:
+            following = datastore_pb.NextRequest(count=self._count)
+            following.cursor.CopyFrom(result.cursor)
+            result = datastore_pb.QueryResult()
+            self._stub.MakeSyncCall("datastore_v3", "Next", following, result)
+            found += len(result.result)
+        if found != self._count:
+            sys.exit(f"{self._count} entities were put, a query gives {found}")
+
+    def _put(self, serialized: bytes) -> None:
+        put = datastore_pb.PutRequest()
+        put.entity.add().MergeFromString(serialized)
+        self._stub.MakeSyncCall("datastore_v3", "Put", put, datastore_pb.PutResponse())
+
+
+def cpu_us(work: Callable[[], None], seconds: float) -> float:
+    """Of one call, over so many seconds at least."""
+    work()
+    calls = 0
+    began = time.process_time()
+    while (spent := time.process_time() - began) < seconds:
+        work()
+        calls += 1
+    return spent / calls * 1e6
 
 
 def main(count: int, seconds: float) -> None:
-    stub = open_stub()
-    for serialized in data.entities(KIND, count):
-        put = datastore_pb.PutRequest()
-        put.entity.add().MergeFromString(serialized)
-        stub.MakeSyncCall("datastore_v3", "Put", put, datastore_pb.PutResponse())
-    found = whole_query(stub, count)
-    if found != count:
-        sys.exit(f"{count} entities were put, a query gives {found}")
-    queries = 0
-    began = time.process_time()
-    while (spent := time.process_time() - began) < seconds:
-        whole_query(stub, count)
-        queries += 1
-    print(json.dumps({"cpu_us": spent / queries * 1e6, "queries": queries}))
+    stub = Stub(count)
+    works = {"query": stub.query, "get": stub.get, "put": stub.put}  # what changes nothing first
+    print(json.dumps({name: round(cpu_us(work, seconds), 1) for name, work in works.items()}))
 
 
 if __name__ == "__main__":

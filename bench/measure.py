@@ -4,11 +4,12 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from bench.client import GO, Failure, Load, Progress, Ready, Sample
+from bench.client import GO, STOP, Failure, Load, Progress, Ready, Sample
 from bench.server import ROOT, Server, on_core
 
 _STOP_SECONDS = 10.0
@@ -68,6 +69,11 @@ class Generator:
         self._started = True
         self._send(GO)
 
+    def halt(self) -> None:
+        """What is under way is finished, and nothing else begun."""
+        with suppress(LoadFailed):  # it has ended: `finish` knows how
+            self._send(STOP)
+
     def finish(self, on_progress: Callable[[int], None] = lambda operations: None) -> Sample:
         """Raises LoadFailed."""
         if not self._started:
@@ -117,13 +123,14 @@ def measure(server: Server, load: Load, core: int, on_progress: Callable[[int], 
 
 
 def figures(sample: Sample, cpu_seconds: float) -> Figures:
+    latencies = sample.all.latencies
     return Figures(
-        cpu_us=cpu_seconds / sample.operations * 1e6,
-        per_second=sample.operations / sample.seconds,
-        p50_us=sample.p50_us,
-        p90_us=sample.p90_us,
-        p99_us=sample.p99_us,
-        operations=sample.operations,
+        cpu_us=cpu_seconds / latencies.count * 1e6,
+        per_second=latencies.count / sample.seconds,
+        p50_us=latencies.at(0.5) * 1e6,
+        p90_us=latencies.at(0.9) * 1e6,
+        p99_us=latencies.at(0.99) * 1e6,
+        operations=latencies.count,
         requests=sample.requests,
         seconds=sample.seconds,
         generator_busy=sample.busy,

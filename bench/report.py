@@ -13,6 +13,7 @@ from bench.result import Bound, Results
 mpl.use("Agg")
 
 from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
 _MET, _MISSED = "#3a7d44", "#b3261e"
 _WIDEST = 20.0  #: a margin above is drawn as this, so that the others can be told apart
@@ -45,9 +46,14 @@ def plot(results: Results) -> list[Path]:
         fontsize=9,
         loc="left",
     )
-    paths = [results.path.with_suffix(suffix) for suffix in (".png", ".svg")]
-    for path in paths:
-        figure.savefig(path, dpi=120)
+    return written(figure, results.path)
+
+
+def written(figure: Figure, path: Path) -> list[Path]:
+    """PNG and SVG of a figure, which is closed: `path` with their suffixes."""
+    paths = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
+    for each in paths:
+        figure.savefig(each, dpi=120)
     plt.close(figure)
     return paths
 

@@ -17,13 +17,16 @@ from typing import Self
 
 import psutil
 
+from adapters.url import shown
 from bench.calls import is_error
+from bench.line import Address
 
 ROOT = Path(__file__).parents[1]
 
 _READY = re.compile(rb"http://127\.0\.0\.1:(\d+)")
 _START_SECONDS = 30.0
 _STOP_SECONDS = 20.0
+_ANSWER_SECONDS = 60.0
 
 
 class ServerFailed(Exception):
@@ -39,12 +42,16 @@ class Memory:
 
 
 class Server:
-    """One server process and its only worker. `core`: where it runs, all of it. `settings`: as PBSERVER_* variables."""
+    """One server process and its worker; figures are of the first one. `core`: where it runs, all of it. `settings`: as
+    PBSERVER_* variables.
+    """
 
-    def __init__(self, arguments: Sequence[str], core: int, settings: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, arguments: Sequence[str], core: int, settings: Mapping[str, str] = {}, *, program: str = sys.executable
+    ) -> None:
         self.port = 0
         self.start_seconds = 0.0
-        self._arguments = [sys.executable, *arguments]
+        self._arguments = [program, *arguments]
         self._core = core
         self._settings = {f"PBSERVER_{name}": value for name, value in settings.items()}
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
@@ -62,6 +69,10 @@ class Server:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.stop()
 
+    @property
+    def address(self) -> Address:
+        return Address("127.0.0.1", self.port)
+
     def cpu_seconds(self) -> float:
         """User and system time of the worker's threads so far, in nanoseconds' steps where the kernel counts them."""
         worker = self._measured()
@@ -78,8 +89,12 @@ class Server:
 
     def call(self, requests: Iterable[bytes]) -> list[bytes]:
         """Sends ready-made requests one after the other; the bodies of the answers. Raises ServerFailed."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as sock:
-            return [self._answer(sock, each) for each in requests]
+        return call(self.address, requests)
+
+    def workers(self) -> list[psutil.Process]:
+        """Those that serve now."""
+        assert self._process is not None
+        return psutil.Process(self._process.pid).children()
 
     def stop(self) -> None:
         process = self._process
@@ -110,7 +125,8 @@ class Server:
         while (ready := _READY.search(self._said())) is None:
             if self._process.poll() is not None or time.monotonic() > began + _START_SECONDS:
                 said = self._said().decode(errors="replace")[-2000:]
-                raise ServerFailed(f"{' '.join(self._arguments[1:])} did not get ready; it said:\n{said}")
+                command = " ".join(shown(each) for each in self._arguments[1:])
+                raise ServerFailed(f"{command} did not get ready; it said:\n{said}")
             time.sleep(0.01)
         self.start_seconds = time.monotonic() - began
         self.port = int(ready[1])
@@ -124,21 +140,31 @@ class Server:
         assert self._worker is not None
         return self._worker
 
-    def _answer(self, sock: socket.socket, data: bytes) -> bytes:
-        sock.sendall(data)
-        received = b""
-        while (end := received.find(b"\r\n\r\n") + 4) < 4:
-            received += _some(sock)
-        head, body = received[:end].lower(), received[end:]
-        length = int(head.partition(b"content-length:")[2].partition(b"\r")[0])
-        chunks, missing = [body], length - len(body)
-        while missing:
-            chunks.append(_some(sock))
-            missing -= len(chunks[-1])
-        body = b"".join(chunks)
-        if b" 200 " not in head[:20] or is_error(body):
-            raise ServerFailed(f"a preparing call failed: {head[:40]!r} {body[-300:]!r}")
-        return body
+
+def call(address: Address, requests: Iterable[bytes]) -> list[bytes]:
+    """Sends ready-made requests one after the other; the bodies of the answers. Raises ServerFailed."""
+    try:
+        with socket.create_connection(address, timeout=_ANSWER_SECONDS) as sock:
+            return [_answer(sock, each) for each in requests]
+    except OSError as error:
+        raise ServerFailed(f"{address.host}:{address.port}: a preparing call failed: {error}") from error
+
+
+def _answer(sock: socket.socket, data: bytes) -> bytes:
+    sock.sendall(data)
+    received = b""
+    while (end := received.find(b"\r\n\r\n") + 4) < 4:
+        received += _some(sock)
+    head, body = received[:end].lower(), received[end:]
+    length = int(head.partition(b"content-length:")[2].partition(b"\r")[0])
+    chunks, missing = [body], length - len(body)
+    while missing:
+        chunks.append(_some(sock))
+        missing -= len(chunks[-1])
+    body = b"".join(chunks)
+    if b" 200 " not in head[:20] or is_error(body):
+        raise ServerFailed(f"a preparing call failed: {head[:40]!r} {body[-300:]!r}")
+    return body
 
 
 def _some(sock: socket.socket) -> bytes:
@@ -148,9 +174,9 @@ def _some(sock: socket.socket) -> bytes:
     return data
 
 
-def pbserver(store: str, core: int, *, threads: int = 9, acknowledge: str = "applied") -> Server:
-    """The real thing, with one worker."""
-    fixed = ["-m", "pbserver", "serve", "--listen", "127.0.0.1:0", "--admin", "none", "--workers", "1"]
+def pbserver(store: str, core: int, *, threads: int = 9, acknowledge: str = "applied", workers: int = 1) -> Server:
+    """The real thing."""
+    fixed = ["-m", "pbserver", "serve", "--listen", "127.0.0.1:0", "--admin", "none", "--workers", str(workers)]
     return Server([*fixed, "--threads", str(threads), "--store", store], core, {"DATASTORE__ACKNOWLEDGE": acknowledge})
 
 

@@ -11,29 +11,21 @@ from pbserver.datastore.core import Datastore
 from pbserver.datastore.mutations import Mutation
 from protos.entity_pb2 import EntityProto
 
-#: Values of the one indexed property are below this.
+#: Of the property `value`, different in nearly every entity: values are below this.
 RANGE = 1 << 40
+#: How many values `first` and `second` have: of two equality filters, one entity in VALUES ** 2 matches.
+VALUES = 5
 _AT_ONCE = 5000
 _CALL_SECONDS = 600.0
 
 
-#: The indexed integers of an entity, by name.
-Properties = Callable[[random.Random], dict[bytes, int]]
-
-
-def one_value(randomly: random.Random) -> dict[bytes, int]:
-    return {b"value": randomly.randrange(RANGE)}
-
-
-def load(
-    url: str, kind: bytes, count: int, on_progress: Callable[[float], None], properties: Properties = one_value
-) -> None:
+def load(url: str, kind: bytes, count: int, on_progress: Callable[[float], None]) -> None:
     """`count` entities in ids' order with random values. Closes the store."""
     store = open_store(url)
     try:
         datastore = Datastore(store)
         datastore.prepare(deadline=time.monotonic() + _CALL_SECONDS)
-        source = mutations(kind, count, properties)
+        source = mutations(kind, count)
         for start in range(0, count, _AT_ONCE):
             batch = [each for each, _ in zip(source, range(min(_AT_ONCE, count - start)), strict=False)]
             datastore.write(batch, None, deadline=time.monotonic() + _CALL_SECONDS)
@@ -42,12 +34,18 @@ def load(
         store.close()
 
 
-def mutations(kind: bytes, count: int, properties: Properties) -> Iterator[Mutation]:
+def mutations(kind: bytes, count: int) -> Iterator[Mutation]:
     randomly = random.Random(5)
     for number in range(1, count + 1):
-        proto = EntityProto(key=data.reference(kind, number))
-        proto.entity_group.element.append(proto.key.path.element[0])
-        for name, value in properties(randomly).items():
-            proto.property.add(name=name, multiple=False).value.int64_value = value
+        proto = entity(kind, number, randomly)
         key = keys.from_reference(proto.key)
         yield Mutation(key, entities.build(key, proto, proto.SerializeToString()))
+
+
+def entity(kind: bytes, identifier: int | bytes, randomly: random.Random) -> EntityProto:
+    """A root entity of three indexed integers."""
+    proto = EntityProto(key=data.reference(kind, identifier))
+    proto.entity_group.element.append(proto.key.path.element[0])
+    for name, values in ((b"value", RANGE), (b"first", VALUES), (b"second", VALUES)):
+        proto.property.add(name=name, multiple=False).value.int64_value = randomly.randrange(values)
+    return proto

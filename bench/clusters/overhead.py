@@ -9,7 +9,7 @@ from adapters.errors import StoreError
 from bench import data, server
 from bench.clusters import table
 from bench.clusters.core import Core
-from bench.clusters.databases import Database
+from bench.clusters.databases import Compared, Database
 from bench.clusters.subjects import Local, Operation, Remote
 from bench.clusters.table import Cost
 from bench.clusters.work import OPERATIONS, Side, Work, queried
@@ -20,7 +20,7 @@ from controller.local import BootFailed, ClusterError, LocalCluster
 
 #: What a get may take: so many native gets, and so many ms beside them.
 READ_TIMES, READ_MS = 1.3, 0.15
-_BARE, _INDEXED = "native (a)", "native (b)"
+BARE, INDEXED = "native (a)", "native (b)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,40 +42,48 @@ class Contest:
 
 def run(bench: Run, name: str, database: Database) -> None:
     """Raises ServerFailed when the database cannot be booted or used."""
-    directory = bench.directory / "cluster"
+    with booted(bench, database.recipe, database.nodes) as url, contest(bench, database, url, cores=True) as everybody:
+        for ours in everybody.servers.values():
+            ours.call(data.puts([thing.message for thing in queried()], at_once=20))
+        for side in everybody.natives.values():
+            for thing in queried():
+                side.insert(thing)
+        _measure(bench, name, database, everybody)
+
+
+@contextmanager
+def booted(bench: Run, recipe: str, nodes: int) -> Iterator[str]:
+    """A store URL of a cluster that is up. Raises ServerFailed for all that goes wrong with its database."""
     try:
-        with LocalCluster.up(database.recipe, database.nodes, directory) as cluster:
-            bench.say(f"[dim]{name}: {database.recipe} serves on {', '.join(node.host for node in cluster.nodes)}")
-            with contest(bench, database, cluster.store_urls()[0]) as everybody:
-                _measure(bench, name, database, everybody)
+        with LocalCluster.up(recipe, nodes, bench.directory / "cluster") as cluster:
+            bench.say(f"[dim]{recipe} serves on {', '.join(node.host for node in cluster.nodes)}")
+            yield cluster.store_urls()[0]
     except (BootFailed, ClusterError, EngineError, StoreError) as error:
         raise ServerFailed(str(error)) from error
 
 
 @contextmanager
-def contest(bench: Run, database: Database, url: str) -> Iterator[Contest]:
-    """Opens everybody, and stores what will be queried."""
+def contest(bench: Run, database: Compared, url: str, *, cores: bool) -> Iterator[Contest]:
+    """Opens everybody; with the Datastore's core in this process only if that is wanted."""
     with ExitStack() as stack, server.on_core(bench.server_core):
         servers: dict[str, Server] = {}
-        cores: dict[str, Core] = {}
+        within: dict[str, Core] = {}
         for way in database.write_goals:
             place = database.url(url, way)
-            cores[way] = stack.enter_context(closing(Core(place, way)))
+            if cores:
+                within[way] = stack.enter_context(closing(Core(place, way)))
             servers[way] = stack.enter_context(server.pbserver(place, bench.server_core, acknowledge=way))
-            servers[way].call(data.puts([thing.message for thing in queried()], at_once=20))
-        natives = {_BARE: database.bare(url), _INDEXED: database.indexed(url)}
+        natives = {BARE: database.bare(url), INDEXED: database.indexed(url)}
         for side in natives.values():
             stack.enter_context(closing(side))
-            for thing in queried():
-                side.insert(thing)
-        names = [*servers, *(f"core, {way}" for way in cores), *natives]
-        yield Contest(servers, cores, natives, {name: Work() for name in names})
+        names = [*servers, *(f"core, {way}" for way in within), *natives]
+        yield Contest(servers, within, natives, {name: Work() for name in names})
 
 
 def _measure(bench: Run, name: str, database: Database, everybody: Contest) -> None:
     costs: dict[str, dict[str, Cost]] = {way: {} for way in everybody.servers}
     for called in OPERATIONS:
-        operation = _operation(bench, called, database.operations)
+        operation = operation_of(bench, called, database.operations)
         subjects = everybody.subjects(operation, bench.server_core)
         found = bench.compare(name, {f"{called}: {who}": each for who, each in subjects.items()}, by="p50_us")
         p50 = {who: found[f"{called}: {who}"].p50_us / 1000 for who in subjects}
@@ -86,10 +94,10 @@ def _measure(bench: Run, name: str, database: Database, everybody: Contest) -> N
                 core_ms=p50[f"core, {way}"],
                 store_ms=p50[f"core, {way}"] * core.store_share(called),
                 store_calls=core.store_calls(called),
-                bare_ms=p50[_BARE],
-                indexed_ms=p50[_INDEXED],
+                bare_ms=p50[BARE],
+                indexed_ms=p50[INDEXED],
                 cpu_ms=cpu[f"pbserver, {way}"],
-                indexed_cpu_ms=cpu[_INDEXED],
+                indexed_cpu_ms=cpu[INDEXED],
             )
             costs[way][called] = cost
             facts = {key: round(value, 3) for key, value in asdict(cost).items()}
@@ -104,20 +112,20 @@ def _measure(bench: Run, name: str, database: Database, everybody: Contest) -> N
         )
 
 
-def _operation(bench: Run, name: str, count: int) -> Operation:
+def operation_of(bench: Run, name: str, count: int) -> Operation:
     """A share of what a full run does."""
     count = round(count * bench.scale.seconds / FULL.seconds / (10 if name == "query" else 1))
     return Operation(name=name, count=max(5, count), warm=max(3, count // 5))
 
 
-def _limit(operation: str, cost: Cost, write_goal: float) -> float | None:
+def _limit(operation: str, cost: Cost, write_goal: float | None) -> float | None:
     """In ms; None: there is no goal."""
-    if operation == "query":
+    if operation == "query" or write_goal is None:
         return None
     return cost.indexed_ms * READ_TIMES + READ_MS if operation == "read" else cost.indexed_ms * write_goal
 
 
-def _judge(bench: Run, name: str, what: str, cost: Cost, write_goal: float) -> None:
+def _judge(bench: Run, name: str, what: str, cost: Cost, write_goal: float | None) -> None:
     limit = _limit(what.partition(",")[0], cost, write_goal)
     if limit is not None:
         bench.at_most(name, f"{what}, against native (b)", cost.pbserver_ms, limit, unit="ms")

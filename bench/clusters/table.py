@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from rich.table import Table as Columns
 
-#: Percent above the native driver on one bare row, of Kundera, Playorm and Spring Data, as Rafique et al. measured them
-#: on one node.
-PUBLISHED = {"insert": (57, 62, 64), "read": (16, 10, 36), "update": (59, 65, 66), "delete": (117, 78, 178)}
+from bench.published import MIDDLEWARE
+
 _HEADINGS = (
     "",
     "PBServer",
@@ -50,7 +49,7 @@ def of(title: str, costs: Mapping[str, Cost], limits: Mapping[str, float | None]
 
 
 def _cells(operation: str, cost: Cost, limit: float | None) -> list[str]:
-    published = PUBLISHED.get(operation)
+    published = MIDDLEWARE.get(operation, {}).values()
     return [
         *(f"{ms:.2f}" for ms in (cost.pbserver_ms, cost.core_ms, cost.store_ms)),
         f"{cost.store_calls:g}",

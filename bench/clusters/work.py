@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -105,8 +105,19 @@ class Work:
     def __init__(self) -> None:
         self._prefix = os.urandom(4).hex().encode()
         self._random = random.Random(7)
-        self._count = 0
+        self._count = self._seen = 0
         self._stored: list[Thing] = []
+
+    def grow(self, count: int) -> Iterator[Thing]:
+        """New entities, to be stored by the caller; a sample of all of them is what will be read and changed."""
+        for _ in range(count):
+            thing = self._fresh()
+            yield thing
+            self._seen += 1
+            if len(self._stored) < _STORED:
+                self._stored.append(thing)
+            elif (at := self._random.randrange(self._seen)) < _STORED:
+                self._stored[at] = thing
 
     def round(self, operation: str, count: int) -> Round:
         before: list[Thing] = []
@@ -121,7 +132,7 @@ class Work:
         elif operation == "query":
             steps = [Step(operation, queried(1)[0], queried(1)[0])] * count
         else:
-            steps = [self._step(operation, number % _STORED) for number in range(count)]
+            steps = [self._step(operation, number % len(self._stored)) for number in range(count)]
         return Round(before, steps)
 
     def _step(self, operation: str, number: int) -> Step:

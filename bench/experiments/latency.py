@@ -3,7 +3,7 @@
 from bench import data, server
 from bench.calls import Cycle
 from bench.client import Load
-from bench.experiments.query import KIND, query_load
+from bench.experiments.limits import KIND, query_load
 from bench.measure import Figures, Generator, best
 from bench.run import Run, Subject
 from bench.server import Server

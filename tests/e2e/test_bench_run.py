@@ -4,22 +4,26 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from bench import data, server
-from bench.__main__ import measure
+from bench.__main__ import Misused, check, measure
 from bench.calls import Cycle, is_error
 from bench.client import Load
 from bench.experiments import EXPERIMENTS
 from bench.measure import LoadFailed
 from bench.measure import measure as measure_one
+from bench.prices import UnknownPrice
 from bench.report import margin
 from bench.result import Bound, Results, Target
-from bench.run import Run, Scale
+from bench.run import Asked, Faults, Run, Scale, Table, Ycsb
 from bench.server import ROOT, ServerFailed
+from bench.stores import UnknownStore
 from protos.remote_api_pb2 import ApplicationError, Response, RpcError
 
 TINY = Scale(
@@ -30,15 +34,24 @@ TINY = Scale(
     large_entities=2000,
     memory_operations=300,
     query_entities=350,
+    table=Table(entities=20, threads=(1, 2), thread_operations=4, repeats=2, mixed_operations=40),
+    ycsb=Ycsb(records=30, seconds=0.1, shares=(0.5,)),
+    faults=Faults(seconds=2, per_second=50),
 )
 
 
-def run(path: Path, names: list[str]) -> tuple[bool, list[dict[str, object]]]:
-    results = Results(path)
-    complete = measure(names, TINY, results, Console(quiet=True), path.parent)
+def run(path: Path, names: list[str], *stores: str, resume: bool = False) -> tuple[bool, list[dict[str, object]]]:
+    results = Results(path, resume=resume)
+    asked = Asked(stores=stores) if stores else Asked()
+    complete = measure(names, TINY, results, Console(quiet=True), path.parent, asked=asked)
     return complete, [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def measured(lines: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [line for line in lines if line["type"] == "measurement"]
+
+
+@pytest.mark.timeout(300)
 def test_every_experiment_gives_its_targets(tmp_path: Path) -> None:
     complete, lines = run(tmp_path / "tiny.jsonl", [*EXPERIMENTS])
     assert [line["reason"] for line in lines if line["type"] == "failure"] == []
@@ -62,13 +75,63 @@ def test_what_was_measured_is_kept_when_a_later_part_fails(tmp_path: Path, monke
     monkeypatch.setitem(EXPERIMENTS, "works", works)
     complete, lines = run(tmp_path / "broken.jsonl", ["fails", "works"])
     assert not complete
-    assert [line["type"] for line in lines] == ["machine", "target", "failure", "target", "finished"]
+    assert [line["type"] for line in lines] == ["machine", "target", "failure", "target", "done", "finished"]
     assert "the store died" in str(lines[2]["reason"])
     assert [line.get("met") for line in lines if line["type"] == "target"] == [True, False]
 
 
+def test_a_resumed_run_measures_only_what_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "resumed.jsonl"
+    complete, first = run(path, ["mixed", "calls"], "lmdb", "server:127.0.0.1:1")
+    assert not complete
+    assert {line.get("store") for line in measured(first)} == {"lmdb", None}
+    complete, second = run(path, ["mixed", "calls"], "lmdb", "server:127.0.0.1:1", resume=True)
+    assert not complete  # there is still no such server
+    assert measured(second) == measured(first)
+    assert [line["experiment"] for line in second if line["type"] == "done"] == ["calls"]
+    (failure,) = (line for line in second if line["type"] == "failure")
+    assert "server:127.0.0.1:1" in str(failure["reason"])
+    assert "Connection refused" in str(failure["reason"])
+
+
+def test_when_a_store_dies_what_was_measured_before_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "died.jsonl"
+    with server.pbserver("memory:", core=min(os.sched_getaffinity(0))) as ours:
+
+        def stop_after_the_first_measurement() -> None:
+            while not path.exists() or "achieved_per_second" not in path.read_text():
+                time.sleep(0.01)
+            ours.stop()
+
+        thread = threading.Thread(target=stop_after_the_first_measurement)
+        thread.start()
+        complete, lines = run(path, ["ycsb"], f"server:127.0.0.1:{ours.port}")
+        thread.join()
+    assert not complete
+    assert measured(lines)[0]["workload"] == "load"
+    assert len(measured(lines)) < 13
+    assert [line["type"] for line in lines[-2:]] == ["failure", "finished"]
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "machine", "said"),
+    [
+        (["mixed"], ["nope:"], None, "unknown store 'nope'; known stores: "),
+        (["rows"], ["memory:"], None, "rows: measured on the embedded store only; on a given one run: "),
+        (["mixed"], ["cluster:nope"], None, "no cluster of 'nope' can be booted; known databases: "),
+        (["mixed"], ["server:nope"], None, "'nope' is not HOST:PORT"),
+        (["ycsb"], [], "nope", "no price of 'nope'; there are: "),
+    ],
+)
+def test_what_cannot_be_meant_is_answered_by_what_can(
+    names: list[str], given: list[str], machine: str | None, said: str
+) -> None:
+    with pytest.raises((Misused, UnknownStore, UnknownPrice), match=said):
+        check(names, given, machine)
+
+
 def test_an_unknown_name_is_answered_by_the_known_ones() -> None:
-    command = [sys.executable, "-m", "bench", "noop", "nope"]
+    command = [sys.executable, "-m", "bench", "rows", "nope"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "nope" in done.stdout

@@ -1,0 +1,3 @@
+module bench/go_server
+
+go 1.24
