@@ -4,21 +4,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .data
 
-# Databases whose real clusters `make test` boots. The others' recipes: make test-cluster DB=hbase, DB=mongodb.
-CLUSTERS ?= zookeeper or mysql
-
-.PHONY: serve test test-cluster matrix check bench bench-clusters protos differential simulate simulate-planted clean
+.PHONY: serve test test-here test-there test-cluster test-hosts matrix check bench bench-clusters guard protos differential simulate simulate-planted clean
 
 serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." for flags
 	@$(BIN)/pbserver serve --store "lmdb:$(DATA)" $(ARGS)
 
+# What waits for databases runs beside what computes; of the clusters one at a time is up.
 test: $(VENV)/.test ## everything
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest --durations=10 tests/conformance tests/layers tests/differential tests/isolation tests/simulation tests/faults tests/e2e
-	$(BIN)/python -m pytest --durations=10 --timeout=600 tests/clusters -k "$(CLUSTERS)"
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-here test-there
 
-test-cluster: $(VENV)/.test ## DB=..: a database's real cluster: its recipe, and where there is an adapter all of its suite
-	$(BIN)/python -m pytest --durations=10 --timeout=600 tests/clusters -k "$(or $(DB),$(CLUSTERS))"
+test-here: $(VENV)/.test ## what needs no database: conformance, layers, differential, isolation, simulation, faults, e2e, guard
+	$(BIN)/python -m pytest --durations=10 $(addprefix tests/,conformance layers differential isolation simulation faults e2e guard)
+
+test-there: $(VENV)/.test
+	$(BIN)/python -m pytest --durations=15 --timeout=900 tests/clusters tests/hosts
+
+test-cluster: $(VENV)/.test ## DB=..: a database's real cluster, and the whole suite on it
+	$(BIN)/python -m pytest --durations=10 --timeout=900 tests/clusters $(if $(DB),-k "$(DB)")
+
+test-hosts: $(VENV)/.test ## DB=galera, cassandra, hbase or limits: pbdeploy and a cluster on several machines, which are namespaces here
+	$(BIN)/python -m pytest --durations=10 --timeout=900 tests/hosts $(if $(DB),-k "$(DB)")
 
 matrix: $(VENV)/.test ## the suites over real databases, and the README's support matrix from what they have proven
 	CLUSTER_RESULTS=tests/clusters/results $(BIN)/python -m pytest --timeout=600 tests/clusters -k "_store"
@@ -36,6 +42,9 @@ bench: $(VENV)/.bench ## the measurements of README.md; ARGS="--small" for a qui
 
 bench-clusters: $(VENV)/.bench $(VENV)/.deploy ## DB=..: pbserver beside the native drivers of real databases; ARGS="--small" for a look
 	$(BIN)/python -m bench.clusters $(DB) $(ARGS)
+
+guard: $(VENV)/.test ## instructions of a request, counted by callgrind; RENEW=1 keeps the figures to compare with
+	$(BIN)/python -m tests.guard $(if $(RENEW),--renew)
 
 differential: $(VENV)/.test ## SEED=.. CALLS=..: a longer run against Google's own implementation
 	DIFFERENTIAL_SEED=$(or $(SEED),1) DIFFERENTIAL_CALLS=$(or $(CALLS),5000) \

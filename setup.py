@@ -30,18 +30,24 @@ DRIVERS = {
     "zookeeper": ["kazoo>=2.11,<3"],
 }
 
-#: What `pbdeploy` needs on top: it asks every database whether it serves.
-DEPLOY = [
-    "asyncssh>=2.21,<3",
+#: What a node of a cluster needs on top: its agent asks every database whether it serves.
+NODE = [
     "Jinja2>=3.1.6,<4",
     "psutil>=6.1,<8",
+    "supervisor>=4.3,<5",
     *(driver for drivers in DRIVERS.values() for driver in drivers),
+]
+
+#: What `pbdeploy` needs on top; clusters on this machine need what a node needs.
+DEPLOY = [
+    "asyncssh>=2.21,<3",
+    "cryptography>=44",
+    *NODE,
 ]
 
 #: What `make check` and `make test` need on top; the tests run a small bench too.
 TEST = [
     "appengine-python-standard>=3.1,<4",
-    "cryptography>=44",
     "greenlet>=3.1,<4",
     "httpx>=0.28,<1",
     "hypothesis>=6.120,<7",
@@ -84,6 +90,19 @@ setup(
         "deploy": ["layouts/*.toml"],
     },
     install_requires=SERVER,
-    extras_require={"test": TEST + BENCH + DEPLOY, "bench": BENCH, "protos": PROTOS, "deploy": DEPLOY, **DRIVERS},
-    entry_points={"console_scripts": ["pbserver=pbserver.__main__:main", "pbdeploy=deploy.__main__:main"]},
+    extras_require={
+        "test": TEST + BENCH + DEPLOY,
+        "bench": BENCH,
+        "protos": PROTOS,
+        "deploy": DEPLOY,
+        "node": NODE,
+        **DRIVERS,
+    },
+    entry_points={
+        "console_scripts": [
+            "pbserver=pbserver.__main__:main",
+            "pbdeploy=deploy.__main__:main",
+            "pbcontroller=controller.agent.__main__:main",
+        ]
+    },
 )

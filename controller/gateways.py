@@ -1,24 +1,40 @@
 """A PBServer at every entry point of a cluster, beside the database's own processes and with the parts of a recipe."""
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from adapters.build import open_store
-from adapters.errors import StoreError, Unsupported
-from adapters.registry import STORES
-from controller.recipe import Cluster, Command, Needs, Node, NotReady, Recipe, Service, Stage
+from controller.layout import Layout
+from controller.recipe import (
+    Cluster,
+    Command,
+    Needs,
+    Node,
+    NotReady,
+    Recipe,
+    Service,
+    Stage,
+    first_node,
+    needs_no_leave,
+    nothing_on_disk,
+)
 
 NAME = "pbserver"
 #: PBServer's own defaults, here on the node's address.
 PORT = 10001
 ADMIN_PORT = 10002
 _ANSWER_SECONDS = 5
+_HOST_SECONDS = 120
 
 
 def refusal(database: str, url: str) -> str:
     """Why no PBServer can use a database that is up at this store URL; empty: it can, or will say itself why not."""
+    from adapters.build import open_store
+    from adapters.errors import StoreError, Unsupported
+    from adapters.registry import STORES
+
     if database not in STORES:
         return f"there is no adapter for {database} yet"
     try:
@@ -36,6 +52,9 @@ class Gateways:
     """
 
     ENGINES: tuple[str, ...] = ()
+    on_disk = staticmethod(nothing_on_disk)
+    primary_of = staticmethod(first_node)
+    let_begin = staticmethod(needs_no_leave)
 
     def __init__(self, database: Recipe) -> None:
         self.MOST_NODES = database.MOST_NODES
@@ -78,18 +97,68 @@ class Gateways:
         """That its worker has had an answer from the store a moment ago."""
         if node not in self._urls(cluster):
             return
-        connection = HTTPConnection(node.host, ADMIN_PORT, timeout=_ANSWER_SECONDS)
+        host, port = self._admin(node)
+        connection = HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
         try:
             connection.request("GET", "/readyz")
             answer = connection.getresponse()
             found = answer.read().decode(errors="replace").strip()
         except (OSError, HTTPException) as error:
-            raise NotReady(f"{node.host}:{ADMIN_PORT}: {error}") from error
+            raise NotReady(f"{host}:{port}: {error}") from error
         finally:
             connection.close()
         if answer.status != 200:
             raise NotReady(f"{NAME}: {found}")
 
+    def _admin(self, node: Node) -> tuple[str, int]:
+        return node.host, ADMIN_PORT
+
     def _urls(self, cluster: Cluster) -> dict[Node, str]:
         """Entry points and what the PBServer there opens."""
         return dict(zip(cluster.nodes, self._database.store_urls(cluster), strict=False))
+
+
+class HostGateways(Gateways):
+    """Those of a layout: on the nodes it says, on the ports it says, with settings in a file and a worker per core."""
+
+    def __init__(self, database: Recipe, layout: Layout) -> None:
+        super().__init__(database)
+        self._ports = layout.ports
+        self._hosts = {each.address for each in layout.gateways}
+        self._nodes = layout.every_node()
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[Path, str]:
+        url = self._urls(cluster).get(node)
+        if url is None:
+            return {}
+        host = f"[{node.host}]" if ":" in node.host else node.host
+        admin_host, admin_port = self._admin(node)
+        values = {
+            "listen": f"{host}:{self._ports.pbserver}",
+            "admin": f"{admin_host}:{admin_port}",
+            "store": url,
+        }
+        return {_settings(node): "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())}
+
+    def services(self, node: Node, cluster: Cluster) -> Sequence[Service]:
+        if node not in self._urls(cluster):
+            return []
+        command = (sys.executable, "-m", "pbserver", "serve", "--config", str(_settings(node)))
+        return [Service(NAME, command, stop_seconds=15)]
+
+    def stages(self, cluster: Cluster) -> Sequence[Stage]:
+        """The first one alone makes a new store's tables: Cassandra's schema does not bear several who do."""
+        nodes = tuple(self._urls(cluster))
+        return [Stage(NAME, each, self.ready, _HOST_SECONDS) for each in (nodes[:1], nodes[1:]) if each]
+
+    def _admin(self, node: Node) -> tuple[str, int]:
+        return "127.0.0.1", self._ports.admin
+
+    def _urls(self, cluster: Cluster) -> dict[Node, str]:
+        """One beside the database enters at its own node first, the others share the entry points between them."""
+        urls = self._database.store_urls(cluster)
+        return {node: urls[(node.number - 1) % len(urls)] for node in self._nodes if node.host in self._hosts}
+
+
+def _settings(node: Node) -> Path:
+    return node.conf / f"{NAME}.toml"

@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from adapters.hosts import Host
 from controller.databases import recipe as recipe_called
 from controller.recipe import Node
 
@@ -62,11 +63,14 @@ class Ports(_Part):
 
     pbserver: int = Field(10001, gt=0, lt=1 << 16, description="what app servers call, on every gateway")
     admin: int = Field(10002, gt=0, lt=1 << 16, description="health and metrics of a PBServer, on loopback")
+    agent: int = Field(10003, gt=0, lt=1 << 16, description="the node agent's, on every node, for members alone")
 
     @model_validator(mode="after")
     def _are_different(self) -> Self:
-        if self.pbserver == self.admin:
-            raise ValueError(f"pbserver and admin are both {self.admin}; give each a port of its own")
+        given = {"pbserver": self.pbserver, "admin": self.admin, "agent": self.agent}
+        for port in given.values():
+            if len(names := [name for name in given if given[name] == port]) > 1:
+                raise ValueError(f"{' and '.join(names)} are both {port}; give each a port of its own")
         return self
 
 
@@ -107,6 +111,8 @@ class Layout(_Part):
     database: Literal["cassandra", "hbase", "mongodb", "mysql"]
     replication: int | None = Field(None, ge=1, description="copies of every row; 3 if there are so many nodes")
     directory: Path = Field(Path("/var/lib/pbserver"), description="on every node: engines, configuration, data, logs")
+    engines: Path | None = Field(None, description="on every node: where engines are, or are fetched to")
+    python: Path | None = Field(None, description="on every node: an interpreter that has PBServer; none is installed")
     ssh: Ssh = Ssh()  # type: ignore[call-arg]
     ports: Ports = Ports()  # type: ignore[call-arg]
     firewall: Firewall = Firewall()  # type: ignore[call-arg]
@@ -119,10 +125,10 @@ class Layout(_Part):
             raise ValueError("a small letter, then up to 30 small letters, digits and -")
         return value
 
-    @field_validator("directory")
+    @field_validator("directory", "engines", "python")
     @classmethod
-    def _is_absolute(cls, value: Path) -> Path:
-        if not value.is_absolute() or value == Path("/") or ".." in value.parts:
+    def _is_absolute(cls, value: Path | None) -> Path | None:
+        if value is not None and (not value.is_absolute() or value == Path("/") or ".." in value.parts):
             raise ValueError("not an absolute path of a directory of its own")
         return value
 
@@ -147,6 +153,11 @@ class Layout(_Part):
         return chosen or self.machines
 
     @property
+    def entry_points(self) -> list[str]:
+        """Where apps may call, HOST:PORT each."""
+        return [str(Host(each.address, self.ports.pbserver)) for each in self.gateways]
+
+    @property
     def copies(self) -> int:
         """Of every row, in the end."""
         if self.database == "mysql":
@@ -160,6 +171,22 @@ class Layout(_Part):
             for number, machine in enumerate(self.machines, 1)
         )
 
+    def every_node(self) -> tuple[Node, ...]:
+        """The database's nodes and then those that are gateways alone; every one has an agent."""
+        data = self.machines
+        others = [each for each in self.nodes if each not in data]
+        return self.database_nodes() + tuple(
+            Node(number, machine.address, self.directory / self.name / f"node{number}")
+            for number, machine in enumerate(others, len(data) + 1)
+        )
+
+    def machine_of(self, node: Node) -> Machine:
+        return next(each for each in self.nodes if each.address == node.host)
+
+    @property
+    def engines_directory(self) -> Path:
+        return self.engines or self.directory / "engines"
+
     def ssh_of(self, machine: Machine) -> Ssh:
         return self.ssh.model_copy(update=machine.ssh.model_dump(exclude_none=True))
 
@@ -171,6 +198,8 @@ class Layout(_Part):
         ]
         allowed = _DATA_ROLES[self.database]
         for machine in self.nodes:
+            if self.database == "mysql" and not _is_ip(machine.address):
+                wrong.append(f"{machine.address}: MariaDB asks no resolver who comes; give the IP address")
             data = [role for role in machine.roles if role is not Role.GATEWAY]
             if unfit := [role for role in data if role not in allowed]:
                 wrong.append(
@@ -199,6 +228,14 @@ class Layout(_Part):
         elif (self.replication or 1) > count:
             wrong.append(f"replication is {self.replication}, but {count} nodes keep data; lower it or add nodes")
         return wrong
+
+
+def _is_ip(address: str) -> bool:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return True
 
 
 def read(path: Path) -> Layout:

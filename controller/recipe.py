@@ -41,12 +41,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One immutable view: everything a recipe may look at. `running`: the nodes of which a service runs already."""
+    """One immutable view: everything a recipe may look at. `running`: the nodes of which a service runs already;
+    `clients`: the hosts beside the nodes from which the database is entered.
+    """
 
     nodes: tuple[Node, ...]
     engines: Mapping[str, Path]
     primary: Node
     running: frozenset[Node] = frozenset()
+    clients: tuple[str, ...] = ()
 
     @property
     def hosts(self) -> list[str]:
@@ -99,8 +102,27 @@ class Stage:
     boot_timeout_seconds: float = 180
 
 
+def nothing_on_disk(node: Node, cluster: Cluster) -> str:
+    """The `on_disk` of databases whose first node always starts first."""
+    del node, cluster
+    return ""
+
+
+def first_node(found: Mapping[Node, str], cluster: Cluster) -> Node:
+    """The `primary_of` of such databases."""
+    del found
+    return cluster.nodes[0]
+
+
+def needs_no_leave(node: Node, found: str) -> None:
+    """The `let_begin` of such databases."""
+    del node, found
+
+
 class Recipe(Protocol):
-    """The parts every module in controller/databases has. All but the last three are pure."""
+    """The parts every module in controller/databases has. `on_disk`, `let_begin`, `choose_primary` and `ready` touch
+    the world, the others are pure.
+    """
 
     ENGINES: tuple[str, ...]  #: what has to be fetched
     MOST_NODES: int  #: how many nodes this database can be spread over
@@ -126,8 +148,21 @@ class Recipe(Protocol):
     def store_urls(self, cluster: Cluster) -> Sequence[str]:
         """One URL per entry point, its own node first among the hosts where a URL names several."""
 
+    def on_disk(self, node: Node, cluster: Cluster) -> str:
+        """What of the node's data decides who must start first; empty: it has no say. Runs on the node's own machine,
+        its services down.
+        """
+
+    def primary_of(self, found: Mapping[Node, str], cluster: Cluster) -> Node:
+        """The node that must start first, seen from what the nodes have on disk. Raises NotReady when more nodes have
+        to be heard.
+        """
+
+    def let_begin(self, node: Node, found: str) -> None:
+        """What the chosen node must be told on its disk before it starts; `found`: its own `on_disk`."""
+
     def choose_primary(self, cluster: Cluster) -> Node:
-        """The node that must start first, seen from what lies on disk. Called with all services down."""
+        """The three at once, where the disks of all nodes are this machine's. Called with all services down."""
 
     def ready(self, node: Node, cluster: Cluster) -> None:
         """A write, a read and a scan through the real client, entering at this node. Raises NotReady."""

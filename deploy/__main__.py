@@ -1,8 +1,8 @@
-"""The command `pbdeploy`: fetches database engines and runs real clusters of them on this machine."""
+"""The command `pbdeploy`: database engines, and clusters of them on this machine and on others."""
 
 import typer
 
-from deploy import engine_commands, firewall_commands, layout_commands, local_commands
+from deploy import cluster_commands, engine_commands, firewall_commands, layout_commands, local_commands
 
 app = typer.Typer(
     name="pbdeploy",
@@ -13,6 +13,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 layout_commands.register(app)
+cluster_commands.register(app)
 app.add_typer(firewall_commands.app, name="firewall")
 app.add_typer(engine_commands.app, name="engines")
 app.add_typer(local_commands.app, name="local")

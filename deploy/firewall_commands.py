@@ -11,7 +11,7 @@ import typer
 
 from controller import firewall
 from controller.firewall import Address
-from controller.hosts import ssh
+from controller.hosts import guard, ssh
 from controller.hosts.ssh import Unreachable
 from controller.layout import Layout
 from deploy import layout_commands
@@ -19,18 +19,23 @@ from deploy.layout_commands import File
 from deploy.watching import fail, watched
 
 #: Runs on the machines.
-GUARD = Path(ssh.__file__).with_name("guard.py").read_text(encoding="utf-8")
+GUARD = Path(guard.__file__).read_text(encoding="utf-8")
 
 app = typer.Typer(help="Who may connect to a cluster's nodes.", no_args_is_help=True)
 
 Seconds = Annotated[float, typer.Option(min=1, help="Without an answer by then a machine takes the rules back.")]
+Iptables = Annotated[bool, typer.Option("--iptables", help="As a machine without nftables takes them.")]
 
 
 @app.command()
-def show(file: File = Path("cluster.toml")) -> None:
-    """Prints the rules of every machine, as nftables takes them."""
-    for address, text in _rulesets(layout_commands.read(file)).items():
-        typer.echo(f"# {address}\n{text}")
+def show(file: File = Path("cluster.toml"), *, iptables: Iptables = False) -> None:
+    """Prints the rules of every machine, as `nft -f` or `iptables-restore --noflush` takes them."""
+    wanted = layout_commands.read(file)
+    for address, rules in _rules(wanted).items():
+        for command, text in rules.items():
+            if iptables == (command != "nft"):
+                loaded = guard.transaction(command, firewall.table(wanted), text)
+                typer.echo(f"# {address}, {command}\n{loaded}")
 
 
 @app.command()
@@ -40,7 +45,7 @@ def apply(file: File = Path("cluster.toml"), seconds: Seconds = 30) -> None:
     A machine that cannot be reached any more goes back to what it had. Only our own ports are ever closed, never SSH.
     """
     wanted = layout_commands.read(file)
-    _load(wanted, _rulesets(wanted), seconds)
+    _load(wanted, _rules(wanted), seconds)
     typer.echo(f"{wanted.name}: rules are in force on {len(wanted.nodes)} machines")
 
 
@@ -48,20 +53,21 @@ def apply(file: File = Path("cluster.toml"), seconds: Seconds = 30) -> None:
 def remove(file: File = Path("cluster.toml"), seconds: Seconds = 30) -> None:
     """Takes the rules away from every machine."""
     wanted = layout_commands.read(file)
-    _load(wanted, {each.address: firewall.empty(wanted) for each in wanted.nodes}, seconds)
+    _load(wanted, {each.address: firewall.none() for each in wanted.nodes}, seconds)
     typer.echo(f"{wanted.name}: no rules are in force")
 
 
-def _load(wanted: Layout, rulesets: Mapping[str, str], seconds: float) -> None:
+def _load(wanted: Layout, rules: Mapping[str, Mapping[str, str]], seconds: float) -> None:
+    """`rules`: by address and command."""
     table = firewall.table(wanted)
     with watched("loading the rules"):
-        loading = {address: {"table": table, "ruleset": text, "seconds": seconds} for address, text in rulesets.items()}
+        loading = {address: {"table": table, "rules": each, "seconds": seconds} for address, each in rules.items()}
         troubles = _guarded(wanted, loading)
         loaded = [address for address, trouble in troubles.items() if not trouble]
         troubles |= _guarded(wanted, {address: {"table": table} for address in loaded})
     lines = [f"{address}: {trouble}" for address, trouble in troubles.items() if trouble]
     if lines:
-        fail(*lines, f"{len(rulesets) - len(lines)} of {len(rulesets)} machines have the new rules, the others the old")
+        fail(*lines, f"{len(rules) - len(lines)} of {len(rules)} machines have the new rules, the others the old")
 
 
 def _guarded(wanted: Layout, calls: Mapping[str, Mapping[str, object]]) -> dict[str, str]:
@@ -74,9 +80,9 @@ def _guarded(wanted: Layout, calls: Mapping[str, Mapping[str, object]]) -> dict[
     }
 
 
-def _rulesets(wanted: Layout) -> dict[str, str]:
+def _rules(wanted: Layout) -> dict[str, dict[str, str]]:
     addresses = {each.address: _addresses(each.address) for each in wanted.nodes}
-    return {each.address: firewall.ruleset(wanted, each, addresses) for each in wanted.nodes}
+    return {each.address: firewall.rules(wanted, each, addresses) for each in wanted.nodes}
 
 
 def _addresses(name: str) -> list[Address]:

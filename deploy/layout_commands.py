@@ -89,7 +89,7 @@ def _refuse(*lines: str) -> NoReturn:
 def _summary(wanted: Layout, problems: list[Problem]) -> str:
     errors = sum(problem.fatal for problem in problems)
     what = f"{wanted.database} on {_counted(len(wanted.machines), 'node')}, {_counted(wanted.copies, 'copy', 'copies')}"
-    entries = ", ".join(_entry_points(wanted))
+    entries = ", ".join(wanted.entry_points)
     verdict = _counted(errors, "error") if errors else "fine"
     return f"{wanted.name}: {what} of every row, entry points {entries}: {verdict}"
 
@@ -98,20 +98,11 @@ def _counted(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def _entry_points(wanted: Layout) -> list[str]:
-    return [
-        f"[{each.address}]:{wanted.ports.pbserver}"
-        if ":" in each.address
-        else f"{each.address}:{wanted.ports.pbserver}"
-        for each in wanted.gateways
-    ]
-
-
 def _as_data(wanted: Layout, problems: list[Problem]) -> dict[str, object]:
     return {
         "name": wanted.name,
         "database": wanted.database,
         "copies": wanted.copies,
-        "entry_points": _entry_points(wanted),
+        "entry_points": wanted.entry_points,
         "problems": [{"address": each.address, "text": each.text, "fatal": each.fatal} for each in problems],
     }

@@ -30,11 +30,24 @@ class Host:
     namespace: str
     address: str
     address6: str
+    link: str  #: its cable's other end, on the bridge
 
     @property
     def inside(self) -> list[str]:
         own_run = 'mount -t tmpfs tmpfs /run && mkdir -p /run/sshd && exec "$@"'
         return ["ip", "netns", "exec", self.namespace, "unshare", "--mount", "sh", "-c", own_run, "inside"]
+
+    def cut(self) -> None:
+        """Pulls its cable; it still reaches itself."""
+        _ip("link", "set", self.link, "down")
+
+    def heal(self) -> None:
+        _ip("link", "set", self.link, "up")
+
+    def pids(self) -> list[int]:
+        """Of all that runs there."""
+        done = subprocess.run(["ip", "netns", "pids", self.namespace], check=True, capture_output=True, text=True)
+        return [int(pid) for pid in done.stdout.split()]
 
     def reaches(self, address: str, port: int, seconds: float = 1) -> bool:
         command = [*self.inside, sys.executable, "-c", _CONNECT, address, str(port), str(seconds)]
@@ -69,7 +82,7 @@ def hosts(count: int) -> Iterator[list[Host]]:
     name = f"pb{secrets.token_hex(3)}"
     net = secrets.randbelow(250) + 1
     made = [
-        Host(f"{name}-{number}", f"10.213.{net}.{number}", f"fd13:{net:x}::{number:x}")
+        Host(f"{name}-{number}", f"10.213.{net}.{number}", f"fd13:{net:x}::{number:x}", f"{name}{number}")
         for number in range(1, count + 1)
     ]
     with ExitStack() as stack:
@@ -81,17 +94,17 @@ def hosts(count: int) -> Iterator[list[Host]]:
         _ip("address", "add", f"10.213.{net}.254/24", "dev", name)
         _ip("address", "add", f"fd13:{net:x}::fe/64", "dev", name, "nodad")
         _ip("link", "set", name, "up")
-        for number, host in enumerate(made, 1):
+        for host in made:
             _ip("netns", "add", host.namespace)
             stack.callback(_ip, "netns", "del", host.namespace)
-            _attach(host, name, f"{name}{number}")
+            _attach(host, name)
         yield made
 
 
-def _attach(host: Host, bridge: str, link: str) -> None:
+def _attach(host: Host, bridge: str) -> None:
     there = ("-n", host.namespace)
-    _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
-    _ip("link", "set", link, "master", bridge, "up")
+    _ip("link", "add", host.link, "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
+    _ip("link", "set", host.link, "master", bridge, "up")
     _ip(*there, "address", "add", f"{host.address}/24", "dev", "eth0")
     _ip(*there, "address", "add", f"{host.address6}/64", "dev", "eth0", "nodad")
     for device in ("lo", "eth0"):

@@ -73,6 +73,16 @@ class Sshd:
             time.sleep(0.02)
         return self
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def reap(self) -> None:
+        """After somebody has killed it."""
+        if self._process is not None:
+            self._process.poll()
+
     def _answers(self) -> bool:
         with suppress(OSError), socket.create_connection((self.host, self.port), 1):
             return True

@@ -7,7 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from controller import jvm
-from controller.recipe import Cluster, Command, Needs, Node, NotReady, Service, Stage
+from controller.recipe import (
+    Cluster,
+    Command,
+    Needs,
+    Node,
+    NotReady,
+    Service,
+    Stage,
+    first_node,
+    needs_no_leave,
+    nothing_on_disk,
+)
 from controller.rendering import render
 
 ENGINES = ("java", "cassandra")
@@ -95,6 +106,11 @@ def log_files(node: Node) -> Sequence[Path]:
 
 def store_urls(cluster: Cluster) -> Sequence[str]:
     return [f"cassandra:{places}" for places in cluster.entry_points(PORT)]
+
+
+on_disk = nothing_on_disk
+primary_of = first_node
+let_begin = needs_no_leave
 
 
 def choose_primary(cluster: Cluster) -> Node:

@@ -5,7 +5,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controller.recipe import Cluster, Command, Needs, Node, NotReady, Service, Stage
+from controller.recipe import (
+    Cluster,
+    Command,
+    Needs,
+    Node,
+    NotReady,
+    Service,
+    Stage,
+    first_node,
+    needs_no_leave,
+    nothing_on_disk,
+)
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -49,6 +60,11 @@ def log_files(node: Node) -> Sequence[Path]:
 def store_urls(cluster: Cluster) -> Sequence[str]:
     """The primary's only. Our build of FerretDB takes one write at a time (controller/engines/ferretdb)."""
     return [f"mongodb:{cluster.primary.host}:{PORT}/{DATABASE}?one_writer=yes"]
+
+
+on_disk = nothing_on_disk
+primary_of = first_node
+let_begin = needs_no_leave
 
 
 def choose_primary(cluster: Cluster) -> Node:

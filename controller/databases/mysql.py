@@ -20,6 +20,7 @@ USER = "pbserver"
 _ANSWER_SECONDS = 5
 _STATE = "grastate.dat"
 _NO_POSITION = -1
+_LAST = "last"
 _FIELD = re.compile(r"^(seqno|safe_to_bootstrap):\s*(-?\d+)\s*$", re.MULTILINE)
 _RECOVERED = re.compile(r"WSREP: Recovered position: \S+:(-?\d+)")
 _PROBE = (
@@ -40,7 +41,9 @@ def files(node: Node, cluster: Cluster) -> Mapping[Path, str]:
     tree = cluster.engines["mariadb"]
     return {
         _config(node): render("galera.cnf.j2", node=node, hosts=cluster.hosts, port=PORT, tree=tree, user=_account()),
-        node.conf / "first-boot.sql": render("galera-first-boot.sql.j2", database=DATABASE, user=USER),
+        node.conf / "first-boot.sql": render(
+            "galera-first-boot.sql.j2", database=DATABASE, user=USER, places=_places(cluster)
+        ),
         node.conf / "bin" / "rsync": render("rsync.sh.j2", rsync=tree / "usr/bin/rsync"),
     }
 
@@ -85,21 +88,37 @@ def store_urls(cluster: Cluster) -> Sequence[str]:
     return [f"mysql:{places}/{DATABASE}?user={USER}" for places in cluster.entry_points(PORT)]
 
 
+def on_disk(node: Node, cluster: Cluster) -> str:
+    """`last` of the node that was the last to stop, otherwise its position, empty where there is no data."""
+    if not _state(node).exists():
+        return ""
+    state = galera_state(_state(node).read_text())
+    if state.last_to_stop:
+        return _LAST
+    return str(_recovered(node, cluster) if state.position == _NO_POSITION else state.position)
+
+
+def primary_of(found: Mapping[Node, str], cluster: Cluster) -> Node:
+    """The node that knows every transaction: the last to stop, or after a crash the one with the highest position."""
+    last = [node for node, state in found.items() if state == _LAST]
+    if last:
+        return last[0]
+    if unheard := [node.name for node in cluster.nodes if node not in found]:
+        raise NotReady(f"{', '.join(unheard)} may know more than the others, and must be heard first")
+    positions = {node: int(state) for node, state in found.items() if state}
+    return most_advanced(positions) if positions else cluster.nodes[0]
+
+
+def let_begin(node: Node, found: str) -> None:
+    """Which position it begins at: so the cluster keeps its name, by which clients that are still there know it."""
+    if found not in ("", _LAST):
+        _state(node).write_text(allowed_to_begin(_state(node).read_text(), int(found)))
+
+
 def choose_primary(cluster: Cluster) -> Node:
-    """The node that knows every transaction: the last to stop, or after a crash the one with the highest position,
-    which is then told that it may begin the cluster, and at which position: the cluster keeps its name, by which
-    clients that are still there know it.
-    """
-    states = {node: galera_state(_state(node).read_text()) for node in cluster.nodes if _state(node).exists()}
-    last = [node for node, state in states.items() if state.last_to_stop]
-    if last or not states:
-        return (last or cluster.nodes)[0]
-    positions = {
-        node: _recovered(node, cluster) if state.position == _NO_POSITION else state.position
-        for node, state in states.items()
-    }
-    chosen = most_advanced(positions)
-    _state(chosen).write_text(allowed_to_begin(_state(chosen).read_text(), positions[chosen]))
+    found = {node: on_disk(node, cluster) for node in cluster.nodes}
+    chosen = primary_of(found, cluster)
+    let_begin(chosen, found[chosen])
     return chosen
 
 
@@ -200,6 +219,12 @@ def _environment(node: Node, cluster: Cluster) -> dict[str, str]:
         "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
         "PATH": ":".join([str(node.conf / "bin"), *map(str, commands), os.environ["PATH"]]),
     }
+
+
+def _places(cluster: Cluster) -> list[str]:
+    """From where clients may come, for there are no passwords: from this machine, or from the members alone."""
+    hosts = sorted({*cluster.hosts, *cluster.clients})
+    return ["127.%"] if all(host.startswith("127.") for host in hosts) else hosts
 
 
 def _account() -> str:

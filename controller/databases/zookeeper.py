@@ -5,7 +5,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from controller import jvm
-from controller.recipe import Cluster, Command, Needs, Node, NotReady, Service, Stage
+from controller.recipe import (
+    Cluster,
+    Command,
+    Needs,
+    Node,
+    NotReady,
+    Service,
+    Stage,
+    first_node,
+    needs_no_leave,
+    nothing_on_disk,
+)
 from controller.rendering import render
 
 ENGINES = ("java", "zookeeper")
@@ -55,6 +66,11 @@ def log_files(node: Node) -> Sequence[Path]:
 def store_urls(cluster: Cluster) -> Sequence[str]:
     """No URLs of stores: the hosts as ZooKeeper's clients want them."""
     return [",".join(f"{host}:{PORT}" for host in cluster.hosts)] * len(cluster.nodes)
+
+
+on_disk = nothing_on_disk
+primary_of = first_node
+let_begin = needs_no_leave
 
 
 def choose_primary(cluster: Cluster) -> Node:

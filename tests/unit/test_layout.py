@@ -48,6 +48,19 @@ def test_the_master_is_the_first_node_wherever_it_stands() -> None:
     assert found.database_nodes()[0].data == Path("/var/lib/pbserver/shop/node1/data")
 
 
+def test_every_node_has_a_number_and_a_directory_those_that_keep_data_first() -> None:
+    found = made("cassandra", "gateway", "peer", "gateway", "peer")
+    numbered = [(node.number, node.host[-1]) for node in found.every_node()]
+    assert numbered == [(1, "2"), (2, "4"), (3, "1"), (4, "3")]
+    assert len({node.directory for node in found.every_node()}) == 4
+    assert [found.machine_of(node).address for node in found.every_node()] == [n.host for n in found.every_node()]
+
+
+def test_engines_are_where_the_layout_says() -> None:
+    assert made("mysql", "peer").engines_directory == Path("/var/lib/pbserver/engines")
+    assert made("mysql", "peer", engines="/opt/e").engines_directory == Path("/opt/e")
+
+
 def test_gateways_are_those_that_are_named_and_may_keep_no_data() -> None:
     found = made("cassandra", "peer", "peer+gateway", "gateway")
     assert [machine.address for machine in found.gateways] == ["10.0.0.2", "10.0.0.3"]
@@ -103,6 +116,9 @@ def test_addresses_are_compared_as_addresses() -> None:
         ("cassandra", ["peer"], {"directory": "/"}, "directory: not an absolute path of a directory of its own"),
         ("cassandra", ["peer"], {"colour": "red"}, "colour: there is no such setting"),
         ("cassandra", ["peer"], {"ports": {"pbserver": 80, "admin": 80}}, "both 80; give each a port of its own"),
+        ("cassandra", ["peer"], {"ports": {"agent": 10001}}, "pbserver and agent are both 10001"),
+        ("cassandra", ["peer"], {"python": "python3"}, "python: not an absolute path"),
+        ("mysql", [], {"nodes": [{"address": "db1", "roles": ["peer"]}]}, "db1: MariaDB asks no resolver who comes"),
         ("cassandra", ["peer"], {"ports": {"pbserver": 70000}}, "ports.pbserver: input should be less than 65536"),
         (
             "cassandra",

@@ -1,0 +1,1 @@
+"""The node agent, pbcontroller: one on every node (controller/README.md)."""

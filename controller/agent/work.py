@@ -1,0 +1,131 @@
+"""What an agent does in a process of its own that ends with it: a Task on standard input, a Done on standard output.
+
+Drivers, templates and engines are imported here, not in the agent, which stays small; and whatever hangs is killed
+with the process.
+"""
+
+import fcntl
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from controller import booting
+from controller.agent import files
+from controller.agent.home import Home
+from controller.agent.messages import Done, Task
+from controller.agent.parts import Parts
+from controller.booting import BootFailed
+from controller.engines import private
+from controller.engines.tools import EngineError
+from controller.recipe import NotReady, Service
+
+#: For supervisord. Only the leader gets SIGTERM: PBServer's workers and mariadbd's copiers are their parents' to stop.
+_PROGRAM = """[program:{name}]
+command={python} -m controller.agent.launch {program} {begins}
+autostart=false
+autorestart=true
+startsecs=1
+startretries=5
+stopwaitsecs={seconds:.0f}
+killasgroup=true
+stdout_logfile=NONE
+redirect_stderr=true
+
+"""
+
+
+def main() -> None:
+    task = Task.model_validate_json(sys.stdin.read())
+    try:
+        done = Done(ok=True, text=TASKS[task.task](Parts(task.layout), task.number, task.argument))
+    except (NotReady, BootFailed, EngineError, OSError) as error:
+        done = Done(ok=False, text=str(error) or type(error).__name__)
+    sys.stdout.write(done.model_dump_json())
+
+
+def prepare(parts: Parts, number: int, argument: str) -> str:
+    """Fetches engines, makes directories, writes all configuration; the diffs of what has changed."""
+    del argument
+    node, home = parts.nodes[number], Home(parts.nodes[number].directory)
+    for directory in (node.conf, node.data, node.log, home.prepared.parent):
+        directory.mkdir(parents=True, exist_ok=True)
+    with (home.directory / "run" / "work.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for recipe in parts.recipes_of(number):
+            for engine in recipe.ENGINES:
+                private.fetch(engine, parts.layout.engines_directory)
+        cluster = parts.cluster(running=parts.data_nodes)
+        diff = "".join(files.write_all(recipe.files(node, cluster)) for recipe in parts.recipes_of(number))
+        diff += files.write_all(_programs(parts, number))
+        files.write(home.layout, parts.layout.model_dump_json())
+        files.write(home.prepared, parts.digest)
+    return diff
+
+
+def first_boot(parts: Parts, number: int, argument: str) -> str:
+    """Makes the node's empty data directory usable, once."""
+    del argument
+    node, home = parts.nodes[number], Home(parts.nodes[number].directory)
+    with (home.directory / "run" / "work.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.first_boot.exists():
+            for command in parts.recipe.first_boot(node, parts.cluster(primary=number)):
+                booting.run_command(command, node)
+            home.first_boot.touch()
+    return ""
+
+
+def on_disk(parts: Parts, number: int, argument: str) -> str:
+    del argument
+    return parts.recipe.on_disk(parts.nodes[number], parts.cluster())
+
+
+def let_begin(parts: Parts, number: int, argument: str) -> str:
+    """`argument`: the node's own on_disk."""
+    parts.recipe.let_begin(parts.nodes[number], argument)
+    return ""
+
+
+def check(parts: Parts, number: int, argument: str) -> str:
+    """`argument`: the stage's service, or READY."""
+    parts.check(argument)(parts.nodes[number], parts.cluster(running=parts.data_nodes))
+    return ""
+
+
+def _programs(parts: Parts, number: int) -> dict[Path, str]:
+    home = Home(parts.nodes[number].directory)
+    beginning = parts.services(number, parts.cluster(primary=number if number in parts.data_nodes else 1))
+    usual = parts.services(number, parts.cluster(running=parts.data_nodes))
+    texts = {home.program(name): _program(home, each, beginning[name]) for name, each in usual.items()}
+    conf = "".join(
+        _PROGRAM.format(
+            name=name,
+            python=sys.executable,
+            program=home.program(name),
+            begins=home.begins(name),
+            seconds=each.stop_seconds,
+        )
+        for name, each in usual.items()
+    )
+    return {**texts, home.services: conf}
+
+
+def _program(home: Home, usual: Service, beginning: Service) -> str:
+    program = {
+        "command": usual.command,
+        "beginning": beginning.command if beginning.command != usual.command else None,
+        "environment": dict(usual.environment),
+        "directory": str(home.directory),
+        "log": str(home.log / f"{usual.name}.log"),
+        "mark": f"{home.directory}/{usual.name}",
+    }
+    return json.dumps(program, indent=1) + "\n"
+
+
+TASKS: dict[str, Callable[[Parts, int, str], str]] = {
+    each.__name__: each for each in (prepare, first_boot, on_disk, let_begin, check)
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The head: the first node's agent decides what all nodes do (controller/README.md)."""

@@ -1,0 +1,15 @@
+"""HBase on HDFS on three machines; the first has the masters."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hosts.proofs import *  # noqa: F403 - the proofs, which are the same for every database
+from tests.hosts.site import Site, site
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Site]:
+    with site("hbase", ["master", "slave", "slave"]) as made:
+        made.raise_()
+        yield made
