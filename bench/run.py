@@ -57,7 +57,7 @@ class Scale:
     faults: Faults = Faults()
 
 
-FULL = Scale(name="full", seconds=1.5, rounds=3, large_entities=1_000_000, memory_operations=1_000_000)
+FULL = Scale(name="full", seconds=1.0, rounds=3, large_entities=1_000_000, memory_operations=500_000)
 SMALL = Scale(
     name="small",
     seconds=0.5,
