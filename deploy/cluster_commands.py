@@ -1,4 +1,4 @@
-"""`pbdeploy up | status | plan | doctor | logs | entrypoints | down | version`: a layout's cluster on its machines."""
+"""`pbdeploy up | status | plan | doctor | logs | entrypoints | restart | down | version`: clusters on machines."""
 
 import json
 from dataclasses import asdict
@@ -32,7 +32,7 @@ _TABLE_WIDTH = 160  # also where there is no terminal
 
 
 def register(app: typer.Typer) -> None:
-    for command in (up, status, plan, doctor, logs, entrypoints, down, version):
+    for command in (up, status, plan, doctor, logs, entrypoints, restart, down, version):
         app.command()(command)
 
 
@@ -131,9 +131,7 @@ def logs(
     """The last lines that services, agents and supervisord have written."""
     machines = Machines(layout_commands.read(file))
     with watched("reading logs"):
-        chosen = [each for each in machines.nodes if node in ("", each.name, each.host)]
-        if not chosen:
-            raise ClusterError(f"there is no node {node}; nodes: {', '.join(map(named, machines.nodes))}")
+        chosen = machines.chosen(node)
         said = machines.do("logs", {each: {"service": service, "lines": lines} for each in chosen})
     found = {each.name: answer["logs"] for each, answer in said.items()}
     if as_json:
@@ -142,6 +140,21 @@ def logs(
     for each in chosen:
         for name, text in found[each.name].items():
             typer.echo(f"--- {named(each)} {each.directory}/log/{name}.log\n{text}")
+
+
+def restart(
+    file: File = _FILE, *, node: OfNode = "", service: Service = "", timeout: Timeout = 600, as_json: AsJson = False
+) -> None:
+    """Restarts services one at a time, the next when the cluster is whole again; the first node's last.
+
+    --timeout is for each. Exits with 1 when one is not back in time; the others are left alone then.
+    """
+    machines = Machines(layout_commands.read(file))
+    with watched(f"restarting {machines.layout.name}") as report:
+        done = raising.restart(machines, machines.chosen(node), service, timeout, report)
+        if not done:
+            raise ClusterError(f"no node has a service {service}; pbdeploy status names them")
+    typer.echo(json.dumps({"restarted": done}) if as_json else f"restarted: {', '.join(done)}")
 
 
 def down(file: File = _FILE, *, wipe: Wipe = False, yes: Yes = False, as_json: AsJson = False) -> None:

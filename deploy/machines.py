@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from controller.agent.messages import Message, Since, Status
+from controller.agent.messages import Done, Message, Since, Status, Stop
 from controller.hosts import ssh
 from controller.hosts.ssh import Unreachable
 from controller.layout import Layout
@@ -17,6 +17,9 @@ from pbserver import __version__
 
 _PROGRAM = Path(ssh.__file__).with_name("install.py").read_text(encoding="utf-8")
 _ANSWER_SECONDS = 20
+_STOP_SECONDS = 200  # some databases write out what they hold first
+
+_Answer = TypeVar("_Answer", bound=Message)
 
 
 class Machines:
@@ -27,6 +30,13 @@ class Machines:
         self.nodes = layout.every_node()
         self.head = self.nodes[0]
         self.unit = f"pbserver-{layout.name}.service"
+
+    def chosen(self, name: str) -> list[Node]:
+        """The node of that name or address; all for the empty one. Raises ClusterError."""
+        found = [each for each in self.nodes if name in ("", each.name, each.host)]
+        if not found:
+            raise ClusterError(f"there is no node {name}; nodes: {', '.join(map(named, self.nodes))}")
+        return found
 
     def tried(self, act: str, arguments: Mapping[Node, Mapping[str, object]]) -> dict[Node, dict[str, Any]]:
         """What each says; `error` in place of an answer."""
@@ -53,16 +63,25 @@ class Machines:
 
     def ask(self, name: str, asked: Message) -> Status:
         """Puts a question to the head. Raises ClusterError."""
-        call = {"name": name, "body": asked.model_dump_json(), "seconds": _ANSWER_SECONDS}
-        said = self.do("ask", {self.head: call})[self.head]
+        return self._put(self.head, name, asked, Status, _ANSWER_SECONDS)
+
+    def stop(self, node: Node, service: str) -> None:
+        """Has a node's agent stop a service, which the head starts again. Raises ClusterError."""
+        done = self._put(node, "stop", Stop(service=service), Done, _STOP_SECONDS)
+        if not done.ok:
+            raise ClusterError(f"{named(node)}: stop {service}: {done.text}")
+
+    def _put(self, node: Node, name: str, asked: Message, answer: type[_Answer], seconds: float) -> _Answer:
+        call = {"name": name, "body": asked.model_dump_json(), "seconds": seconds}
+        said = self.do("ask", {node: call})[node]
         if said["code"] == 200:
             try:
-                return Status.model_validate_json(said["body"])
+                return answer.model_validate_json(said["body"])
             except ValidationError:
                 said["body"] = "the agent's answer is not understood"
-        version = self.do("look", {self.head: {}})[self.head]["version"]
+        version = self.do("look", {node: {}})[node]["version"]
         other = f"; it has PBServer {version}, this is {__version__}: pbdeploy up" if version != __version__ else ""
-        raise ClusterError(f"{named(self.head)}: {said['body']}{other}")
+        raise ClusterError(f"{named(node)}: {said['body']}{other}")
 
     def _one(self, act: str, node: Node, arguments: Mapping[str, object]) -> dict[str, Any]:
         request = json.dumps({"do": act, "home": str(node.directory), **arguments})

@@ -1,9 +1,10 @@
-"""`pbdeploy up` and `down`: what is to be done on the machines, and following the head until it is done."""
+"""`pbdeploy up`, `restart` and `down`: what is to be done on the machines, and following the head until it is done."""
 
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +218,33 @@ def lower(machines: Machines, running: Sequence[Node], report: Report) -> None:
     else:
         report(f"{named(machines.head)}, the head, does not run: services are stopped in no order")
     halt(machines, running, report)
+
+
+def restart(machines: Machines, nodes: Sequence[Node], service: str, seconds: float, report: Report) -> list[str]:
+    """Ends one service after the other, the head's node last; the head starts it again, and the next one follows when
+    the cluster is whole. `service`: empty for all. Raises ClusterError, also for a cluster that is not whole.
+    """
+    if not (status := machines.status()).whole:
+        raise ClusterError(f"{machines.layout.name} is not whole, so nothing is restarted; pbdeploy doctor")
+    parts, done = Parts(machines.layout), []
+    for node in sorted(nodes, key=lambda node: node == machines.head):
+        names = [*parts.services(node.number, parts.cluster(running=parts.data_nodes))]
+        for name in (each for each in reversed(names) if service in ("", each)):
+            report(f"{named(node)}: restarting {name}")
+            before = _pid(status, node, name)
+            after = max((each.number for each in status.sentences), default=0)
+            machines.stop(node, name)
+            again = partial(_is_another, node=node, service=name, before=before)
+            status = follow(machines, after, again, seconds, report)
+            done.append(f"{node.name}: {name}")
+    return done
+
+
+def _pid(status: Status, node: Node, service: str) -> int:
+    seen = next(each.facts for each in status.nodes if each.name == node.name)
+    return seen.services[service].pid if seen and service in seen.services else 0
+
+
+def _is_another(status: Status, *, node: Node, service: str, before: int) -> bool:
+    """Whether the cluster is whole with another process for the service."""
+    return status.whole and _pid(status, node, service) not in (0, before)
