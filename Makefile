@@ -4,21 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .data
 
-.PHONY: serve test test-here test-there test-cluster test-hosts matrix check bench bench-clusters guard protos differential simulate simulate-planted clean
+.PHONY: serve test test-here-and-hosts test-here test-cluster test-hosts matrix check bench bench-clusters guard protos differential simulate simulate-planted clean
 
 serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." for flags
 	@$(BIN)/pbserver serve --store "lmdb:$(DATA)" $(ARGS)
 
-# What waits for databases runs beside what computes; of the clusters one at a time is up.
+# Databases mostly wait, so their suites run beside what computes; each of the two halves has one cluster up at a time.
 test: $(VENV)/.test ## everything
 	$(MAKE) --no-print-directory check
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-here test-there
+	$(MAKE) --no-print-directory --jobs=2 test-here-and-hosts test-cluster
+
+test-here-and-hosts: $(VENV)/.test
+	$(MAKE) --no-print-directory --jobs=1 test-here test-hosts
 
 test-here: $(VENV)/.test ## what needs no database: conformance, layers, differential, isolation, simulation, faults, e2e, guard
 	$(BIN)/python -m pytest --durations=10 $(addprefix tests/,conformance layers differential isolation simulation faults e2e guard)
-
-test-there: $(VENV)/.test
-	$(BIN)/python -m pytest --durations=15 --timeout=900 tests/clusters tests/hosts
 
 test-cluster: $(VENV)/.test ## DB=..: a database's real cluster, and the whole suite on it
 	$(BIN)/python -m pytest --durations=10 --timeout=900 tests/clusters $(if $(DB),-k "$(DB)")
