@@ -11,18 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
 from tests.hosts.site import ROOT, Site
 
 __all__ = [  # noqa: RUF022 - the order in which they run
     "test_an_app_from_outside_is_served_at_every_entry_point",
     "test_status_tells_of_every_node_and_up_again_does_nothing",
-    "test_the_secret_is_on_no_command_line_in_no_log_and_for_nobody_else",
-    "test_an_idle_agent_takes_next_to_nothing",
-    "test_an_agent_of_another_version_is_replaced_and_all_else_goes_on",
     "test_a_service_that_is_killed_comes_back",
-    "test_a_rolling_restart_loses_nothing",
     "test_a_node_that_is_cut_off_is_reported_and_comes_back_by_itself",
     "test_after_a_reboot_of_all_nodes_the_cluster_is_back_with_what_was_acknowledged",
     "test_down_leaves_nothing_running_and_keeps_the_data",
@@ -32,8 +26,6 @@ STORE = ROOT / "examples" / "store.py"
 APP = Path(__file__).with_name("app.py")
 BOOT_SECONDS = 400
 MORE = 20
-AGENT_MIB = 60
-IDLE_SECONDS = 25  # more than two heartbeats
 
 
 def environment(entry: str) -> dict[str, str]:
@@ -133,34 +125,6 @@ def test_status_tells_of_every_node_and_up_again_does_nothing(shop: Site) -> Non
     assert shop.told("plan") == []
 
 
-def test_the_secret_is_on_no_command_line_in_no_log_and_for_nobody_else(shop: Site) -> None:
-    kept = shop.directory / "shop.pbdeploy"
-    secret = (kept / "secret").read_text()
-    assert kept.stat().st_mode & 0o777 == 0o700
-    commands = [" ".join(psutil.Process(pid).cmdline()) for pid in shop.pids()]
-    assert not any(secret in each for each in commands)
-    for number in range(1, len(shop.hosts) + 1):
-        for path in shop.home(number).rglob("*"):
-            if path.is_file() and path.suffix in (".log", ".toml", ".conf", ".program", ".json"):
-                assert secret not in path.read_text(errors="replace"), path
-        assert (shop.home(number) / "agent" / "secret").stat().st_mode & 0o777 == 0o600
-
-
-def test_an_agent_of_another_version_is_replaced_and_all_else_goes_on(shop: Site) -> None:
-    for name in ("version", "placed"):
-        (shop.home(2) / "agent" / name).write_text("0.0.9")
-    before = {each: shop.service(2, each)["pid"] for each in (shop.database_service, "pbserver")}
-    agent = shop.agent_pid(2)
-    address = shop.hosts[1].address
-    assert shop.told("plan")[-1] == f"node2 ({address}): restart its agent"
-    done = shop.pbdeploy("up", str(shop.layout))
-    assert done.returncode == 0, done.stderr
-    assert f"node2 ({address}): certificate, secret and agent" in done.stderr
-    assert "in the place of 0.0.9" in done.stderr
-    assert shop.agent_pid(2) != agent
-    assert {each: shop.service(2, each)["pid"] for each in before} == before
-
-
 def test_a_service_that_is_killed_comes_back(shop: Site, tmp_path: Path) -> None:
     service = shop.database_service
     with writing(entries_of(shop), tmp_path) as writers:
@@ -171,19 +135,6 @@ def test_a_service_that_is_killed_comes_back(shop: Site, tmp_path: Path) -> None
             lambda found: is_whole(found) and found["nodes"][1]["facts"]["services"][service]["pid"] != before,
             f"{service} on node2 again",
         )
-        wait_for_more(writers, "after it")
-    assert_all_there(writers, entries_of(shop)[1])
-
-
-def test_a_rolling_restart_loses_nothing(shop: Site, tmp_path: Path) -> None:
-    shop.wait_for(is_whole, "the whole cluster")
-    names = ("pbserver", shop.database_service)
-    with writing(entries_of(shop), tmp_path) as writers:
-        before = {name: shop.service(2, name)["pid"] for name in names}
-        restarted = shop.told("restart", "--node", "node2")["restarted"]
-        assert restarted[0] == "node2: pbserver"
-        assert f"node2: {shop.database_service}" in restarted
-        assert not {name: shop.service(2, name)["pid"] for name in names}.items() & before.items()
         wait_for_more(writers, "after it")
     assert_all_there(writers, entries_of(shop)[1])
 
@@ -221,19 +172,6 @@ def test_after_a_reboot_of_all_nodes_the_cluster_is_back_with_what_was_acknowled
         wait_for_more(writers, "after it")
     for entry in entries_of(shop):
         assert_all_there(writers, entry)
-
-
-def test_an_idle_agent_takes_next_to_nothing(shop: Site) -> None:
-    agents = [psutil.Process(shop.agent_pid(number)) for number in range(1, len(shop.hosts) + 1)]
-    before = [sum(each.cpu_times()[:2]) for each in agents]
-    begun = time.monotonic()
-    time.sleep(IDLE_SECONDS)
-    passed = time.monotonic() - begun
-    shares = [(sum(each.cpu_times()[:2]) - old) / passed for each, old in zip(agents, before, strict=True)]
-    memory = [each.memory_info().rss / (1 << 20) for each in agents]
-    sys.stdout.write(f"agents: {[f'{share:.2%}' for share in shares]} {[f'{each:.0f} MiB' for each in memory]}\n")
-    assert max(shares) < 0.01
-    assert max(memory) < AGENT_MIB
 
 
 def test_down_leaves_nothing_running_and_keeps_the_data(shop: Site) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hosts.proofs import *  # noqa: F403 - the proofs, which are the same for every database
+from tests.hosts.agents import *  # noqa: F403
+from tests.hosts.proofs import *  # noqa: F403 - the last of them is `down`
 from tests.hosts.site import Site, site
 
 
