@@ -35,7 +35,7 @@ check: $(VENV)/.test ## the fast loop: format, lint, imports, types, unit tests
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/unit
+	$(BIN)/python -m pytest -q -n 2 tests/unit
 
 bench: $(VENV)/.bench ## the measurements of README.md; ARGS="--small" for a quick pass
 	$(BIN)/python -m bench $(ARGS)

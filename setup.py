@@ -57,6 +57,7 @@ TEST = [
     "psutil>=6.1,<8",
     "pytest>=8.3,<10",
     "pytest-timeout>=2.3,<3",
+    "pytest-xdist>=3.6,<4",
     "ruff>=0.9,<1",
     "types-protobuf>=6",
     "types-psutil>=6",
