@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -213,6 +213,7 @@ def test_a_write_in_time_or_not_at_all_while_most_nodes_are_frozen(cluster: Loca
     until(lambda: not any(status.trouble for status in cluster.status()))
 
 
+@pytest.mark.usefixtures("store")  # whose rows are spread over four buckets
 def test_errors_name_the_node_and_the_cause_and_no_password(cluster: LocalCluster, url: str) -> None:
     host = cluster.nodes[0].host
     wrong: list[tuple[str, type[StoreError], str]] = [
@@ -231,8 +232,8 @@ def test_errors_name_the_node_and_the_cause_and_no_password(cluster: LocalCluste
         ("cassandra:", Unsupported, "HOST"),
     ]
     for given, kind, text in wrong:
-        with pytest.raises(kind, match=text) as raised:
-            bare(given).ensure_tables()
+        with pytest.raises(kind, match=text) as raised, closing(bare(given)) as opened:
+            opened.ensure_tables()
         assert "sesame" not in str(raised.value)
         assert "\n" not in str(raised.value)
 
@@ -277,8 +278,8 @@ def test_a_wrong_password_and_missing_permissions_are_said_and_no_password(
             ("no SELECT permission on <table system_views.settings>", "SELECT ON system_views.settings"),
             ("no CREATE permission on <all keyspaces>", "CREATE ON ALL KEYSPACES"),
         ):
-            with pytest.raises(Unavailable, match=f"permissions .*{missing}") as denied:
-                bare(url).ensure_tables()
+            with pytest.raises(Unavailable, match=f"permissions .*{missing}") as denied, closing(bare(url)) as opened:
+                opened.ensure_tables()
             assert "sec:ret" not in str(denied.value)
             assert denied.value.applied is Applied.NO
             with admin(single.nodes[0]) as driver:
