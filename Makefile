@@ -4,21 +4,30 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .data
 
-.PHONY: serve test test-here-and-hosts test-here test-cluster test-hosts matrix check bench bench-clusters guard protos differential simulate simulate-planted clean
+.PHONY: serve test half-with-hosts half-with-clusters test-here test-cluster test-hosts matrix check bench bench-clusters bench-deploy guard protos differential simulate simulate-planted clean
 
 serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." for flags
 	@$(BIN)/pbserver serve --store "lmdb:$(DATA)" $(ARGS)
 
-# Databases mostly wait, so their suites run beside what computes; each of the two halves has one cluster up at a time.
-test: $(VENV)/.test ## everything
-	$(MAKE) --no-print-directory check
-	$(MAKE) --no-print-directory --jobs=2 test-here-and-hosts test-cluster
+HERE ?= conformance layers differential isolation simulation faults e2e guard
+#: Goes with the clusters, so that both halves take about as long.
+COMPUTED := simulation
 
-test-here-and-hosts: $(VENV)/.test
-	$(MAKE) --no-print-directory --jobs=1 test-here test-hosts
+# Databases mostly wait, so their suites run beside what computes; each of the two halves has one cluster up at a time.
+test: export FAILURES = $(CURDIR)/.failures
+test: $(VENV)/.test ## everything
+	@rm -f $(FAILURES)
+	$(MAKE) --no-print-directory check
+	$(MAKE) --no-print-directory --jobs=2 half-with-hosts half-with-clusters || { cat $(FAILURES) 2>/dev/null; exit 1; }
+
+half-with-hosts: $(VENV)/.test
+	$(MAKE) --no-print-directory --jobs=1 test-here test-hosts HERE="$(filter-out $(COMPUTED),$(HERE))"
+
+half-with-clusters: $(VENV)/.test
+	$(MAKE) --no-print-directory --jobs=1 test-cluster test-here HERE="$(COMPUTED)"
 
 test-here: $(VENV)/.test ## what needs no database: conformance, layers, differential, isolation, simulation, faults, e2e, guard
-	$(BIN)/python -m pytest --durations=10 $(addprefix tests/,conformance layers differential isolation simulation faults e2e guard)
+	$(BIN)/python -m pytest --durations=10 $(addprefix tests/,$(HERE))
 
 test-cluster: $(VENV)/.test ## DB=..: a database's real cluster, and the whole suite on it
 	$(BIN)/python -m pytest --durations=10 --timeout=900 tests/clusters $(if $(DB),-k "$(DB)")
@@ -37,11 +46,15 @@ check: $(VENV)/.test ## the fast loop: format, lint, imports, types, unit tests
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -n 2 tests/unit
 
-bench: $(VENV)/.bench ## the measurements of README.md; ARGS="--small" for a quick pass
+bench: $(VENV)/.bench ## the measurements of README.md and the page of all results; ARGS="--small" for a quick pass
 	$(BIN)/python -m bench $(ARGS)
+	$(BIN)/python -m bench.page
 
 bench-clusters: $(VENV)/.bench $(VENV)/.deploy ## DB=..: pbserver beside the native drivers of real databases; ARGS="--small" for a look
 	$(BIN)/python -m bench.clusters $(DB) $(ARGS)
+
+bench-deploy: $(VENV)/.bench $(VENV)/.test ## CLUSTER=mysql-3 ..: how long pbdeploy takes from nothing to the first entity, and to mend a node; as root
+	$(BIN)/python -m bench.deploy $(CLUSTER)
 
 guard: $(VENV)/.test ## instructions of a request, counted by callgrind; RENEW=1 keeps the figures to compare with
 	$(BIN)/python -m tests.guard $(if $(RENEW),--renew)
@@ -60,7 +73,7 @@ protos: $(VENV)/.protos ## regenerates protos/*_pb2.py from protos/*.proto
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto
 
 clean: ## removes the environment and the caches, never data
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .failures
 
 $(VENV)/.made:
 	@sh deploy/make_venv.sh "$(PYTHON)" "$(VENV)"

@@ -42,6 +42,7 @@ NODE = [
 DEPLOY = [
     "asyncssh>=2.21,<3",
     "cryptography>=44",
+    "tomlkit>=0.13,<1",
     *NODE,
 ]
 

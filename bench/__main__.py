@@ -150,6 +150,7 @@ def attempt(name: str, experiment: Experiment, bench: Run) -> bool:
     if bench.results.is_done(name):
         bench.say(f"[dim]{name}: measured before")
         return True
+    began = time.monotonic()
     try:
         experiment(bench)
     except Exception as error:  # noqa: BLE001 - whatever it is, what was measured so far is kept
@@ -157,7 +158,7 @@ def attempt(name: str, experiment: Experiment, bench: Run) -> bool:
         if not isinstance(error, EXPECTED):
             bench.console.print_exception()
         return False
-    bench.results.done(name)
+    bench.results.done(name, time.monotonic() - began)
     return True
 
 

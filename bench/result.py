@@ -82,9 +82,9 @@ class Results:
     def failure(self, experiment: str, reason: str) -> None:
         self._add("failure", {"experiment": experiment, "reason": reason})
 
-    def done(self, experiment: str) -> None:
-        """It has come to its end."""
-        self._add("done", {"experiment": experiment})
+    def done(self, experiment: str, seconds: float) -> None:
+        """It has come to its end; `seconds`: since it began, or went on in a run that is resumed."""
+        self._add("done", {"experiment": experiment, "seconds": round(seconds, 1)})
 
     def finished(self, seconds: float) -> None:
         self._add("finished", {"seconds": round(seconds, 1), "load_average": os.getloadavg()})

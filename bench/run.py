@@ -57,7 +57,7 @@ class Scale:
     faults: Faults = Faults()
 
 
-FULL = Scale(name="full", seconds=1.0, rounds=3, large_entities=1_000_000, memory_operations=500_000)
+FULL = Scale(name="full", seconds=0.8, rounds=3, large_entities=1_000_000, memory_operations=500_000)
 SMALL = Scale(
     name="small",
     seconds=0.5,
@@ -72,7 +72,7 @@ PAPERS = replace(
     FULL,
     name="papers",
     table=Table(thread_operations=1000, repeats=5, mixed_operations=10_000),
-    ycsb=Ycsb(records=100_000, seconds=30, shares=(0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0)),
+    ycsb=Ycsb(records=100_000, seconds=10, shares=(0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0)),
     faults=Faults(seconds=60),
 )
 

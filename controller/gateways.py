@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from controller.layout import Layout
 from controller.recipe import (
     Cluster,
     Command,
+    Membership,
     Needs,
     Node,
     NotReady,
@@ -19,12 +21,15 @@ from controller.recipe import (
     first_node,
     needs_no_leave,
     nothing_on_disk,
+    runs_nothing,
 )
 
 NAME = "pbserver"
 #: PBServer's own defaults, here on the node's address.
 PORT = 10001
 ADMIN_PORT = 10002
+#: What gateways speak HTTPS with, among the files that pbdeploy places for the agent.
+TLS_FILES = {"cert": "gateway.pem", "key": "gateway.key"}
 _ANSWER_SECONDS = 5
 _HOST_SECONDS = 120
 
@@ -52,9 +57,12 @@ class Gateways:
     """
 
     ENGINES: tuple[str, ...] = ()
+    MEMBERSHIP = Membership(does_without=True)
     on_disk = staticmethod(nothing_on_disk)
     primary_of = staticmethod(first_node)
     let_begin = staticmethod(needs_no_leave)
+    admission = staticmethod(runs_nothing)
+    departure = staticmethod(runs_nothing)
 
     def __init__(self, database: Recipe) -> None:
         self.MOST_NODES = database.MOST_NODES
@@ -73,8 +81,8 @@ class Gateways:
         command = (sys.executable, "-m", "pbserver", "serve", *places, "--store", url)
         return [Service(NAME, command, stop_seconds=15)]
 
-    def needs(self, node: Node) -> Needs:
-        del node
+    def needs(self, node: Node, cluster: Cluster) -> Needs:
+        del node, cluster
         return Needs(256, {PORT: "apps", ADMIN_PORT: "health and metrics"})
 
     def stages(self, cluster: Cluster) -> Sequence[Stage]:
@@ -124,6 +132,7 @@ class HostGateways(Gateways):
     def __init__(self, database: Recipe, layout: Layout) -> None:
         super().__init__(database)
         self._ports = layout.ports
+        self._tls = layout.tls is not None
         self._hosts = {each.address for each in layout.gateways}
         self._nodes = layout.every_node()
 
@@ -138,12 +147,14 @@ class HostGateways(Gateways):
             "admin": f"{admin_host}:{admin_port}",
             "store": url,
         }
-        return {_settings(node): "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())}
+        if self._tls:
+            values |= {f"tls_{name}": str(node.directory / "agent" / file) for name, file in TLS_FILES.items()}
+        return {settings_file(node): "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())}
 
     def services(self, node: Node, cluster: Cluster) -> Sequence[Service]:
         if node not in self._urls(cluster):
             return []
-        command = (sys.executable, "-m", "pbserver", "serve", "--config", str(_settings(node)))
+        command = (sys.executable, "-m", "pbserver", "serve", "--config", str(settings_file(node)))
         return [Service(NAME, command, stop_seconds=15)]
 
     def stages(self, cluster: Cluster) -> Sequence[Stage]:
@@ -155,10 +166,16 @@ class HostGateways(Gateways):
         return "127.0.0.1", self._ports.admin
 
     def _urls(self, cluster: Cluster) -> dict[Node, str]:
-        """One beside the database enters at its own node first, the others share the entry points between them."""
-        urls = self._database.store_urls(cluster)
-        return {node: urls[(node.number - 1) % len(urls)] for node in self._nodes if node.host in self._hosts}
+        """One beside the database enters at its own node first, the others share the entry points between them. None
+        enters at a node that is leaving.
+        """
+        staying = tuple(node for node in cluster.nodes if node not in cluster.leaving)
+        urls = self._database.store_urls(replace(cluster, nodes=staying))
+        own = dict(zip(staying, urls, strict=False))
+        gateways = [node for node in self._nodes if node.host in self._hosts]
+        return {node: own.get(node) or urls[(node.number - 1) % len(urls)] for node in gateways}
 
 
-def _settings(node: Node) -> Path:
+def settings_file(node: Node) -> Path:
+    """Of a layout's PBServer."""
     return node.conf / f"{NAME}.toml"

@@ -1,9 +1,12 @@
 """Whether machines will do for a layout, before one of them is touched. Pure: facts in, problems out."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from controller.agent.parts import Parts
 from controller.databases import recipe as recipe_called
+from controller.engines.catalog import ENGINES
 from controller.hosts import facts
 from controller.hosts.facts import Facts
 from controller.layout import Layout, Machine
@@ -15,6 +18,10 @@ _DISK_MIB = 2048  # engines, logs, an empty database, and some room
 _PBSERVER_MIB = 256
 _TWO = 2
 _LOOPBACK = "127.0.0.1"
+#: In a node's directory; the longest of the sockets: MariaDB's has a relative path. supervisord makes it with its pid
+#: behind the name.
+_SOCKET = "run/supervisor.sock.4194304"
+_MOST_SOCKET_BYTES = 107
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +38,7 @@ class Problem:
 
 def ports(layout: Layout, machine: Machine) -> dict[int, str]:
     """Every port that something of ours will listen on there -> what that is."""
-    found = dict(_needs(layout, machine).ports)
+    found = {layout.ports.agent: "the agent", **_needs(layout, machine).ports}
     if machine in layout.gateways:
         found |= {layout.ports.pbserver: "pbserver", layout.ports.admin: "pbserver's admin port"}
     return found
@@ -45,17 +52,9 @@ def question(layout: Layout, machine: Machine) -> str:
 
 def of_layout(layout: Layout) -> list[Problem]:
     """What can be said without asking a machine."""
-    found = []
-    for machine in layout.gateways:
-        for name, port in (("pbserver", layout.ports.pbserver), ("admin", layout.ports.admin)):
-            if (ours := _needs(layout, machine).ports.get(port)) is not None:
-                text = f"ports.{name} is {port}, which {layout.database} needs for {ours}; choose another"
-                found.append(Problem(machine.address, text))
+    found = [Problem("", text) for text in (*_of_paths(layout), *_of_versions(layout))]
     for machine in layout.nodes:
-        if (what := ports(layout, machine).get(layout.ssh_of(machine).port)) is not None:
-            found.append(
-                Problem(machine.address, f"its SSH port is the one for {what}; choose another for one of them")
-            )
+        found += [Problem(machine.address, text) for text in _of_doubled_ports(layout, machine)]
     count = len(layout.machines)
     if layout.database == "mysql" and count == _TWO:
         text = "with 2 nodes neither serves when it loses sight of the other; take 1 or 3"
@@ -64,6 +63,43 @@ def of_layout(layout: Layout) -> list[Problem]:
         text = "every row is kept once: with a node its data is gone"
         found.append(Problem("", text, fatal=False))
     return found
+
+
+def _of_doubled_ports(layout: Layout, machine: Machine) -> Sequence[str]:
+    given = {"agent": layout.ports.agent}
+    if machine in layout.gateways:
+        given |= {"pbserver": layout.ports.pbserver, "admin": layout.ports.admin}
+    theirs = _needs(layout, machine).ports
+    texts = [
+        f"ports.{name} is {port}, which {layout.database} needs for {theirs[port]}; choose another"
+        for name, port in given.items()
+        if port in theirs
+    ]
+    if (what := ports(layout, machine).get(layout.ssh_of(machine).port)) is not None:
+        texts.append(f"its SSH port is the one for {what}; choose another for one of them")
+    return texts
+
+
+def _of_paths(layout: Layout) -> Sequence[str]:
+    longest = max((str(node.directory / _SOCKET) for node in layout.every_node()), key=len)
+    if (over := len(os.fsencode(longest)) - _MOST_SOCKET_BYTES) <= 0:
+        return []
+    return [
+        f"`directory` and `name` are {over} bytes too long: the path of a socket on a node, {longest}, may have "
+        f"{_MOST_SOCKET_BYTES}; shorten one of them"
+    ]
+
+
+def _of_versions(layout: Layout) -> Sequence[str]:
+    """Engines come in the versions that were tried, and in no others."""
+    there = {name: ENGINES[name].version for name in recipe_called(layout.database).ENGINES}
+    brings = ", ".join(f"{name} {version}" for name, version in there.items())
+    return [
+        f"versions.{name} is {version}; this PBServer runs {layout.database} with {brings} and with nothing else: "
+        "ask for that, or leave it out"
+        for name, version in layout.versions.items()
+        if there.get(name) != version
+    ]
 
 
 def of_machine(layout: Layout, machine: Machine, found: Facts) -> list[Problem]:
@@ -118,8 +154,8 @@ def _of_ports(layout: Layout, machine: Machine, found: Facts) -> Sequence[str]:
 
 def _needs(layout: Layout, machine: Machine) -> Needs:
     """Of the database alone."""
-    nodes = dict(zip(layout.machines, layout.database_nodes(), strict=True))
-    return recipe_called(layout.database).needs(nodes[machine]) if machine in nodes else Needs(0, {})
+    parts = Parts(layout)
+    return parts.recipe.needs(layout.node_of(machine), parts.cluster()) if machine.keeps_data else Needs(0, {})
 
 
 def _of_clocks(found: Mapping[str, Facts]) -> list[Problem]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+_COPIES = 3  # unless told otherwise
+
 
 class ClusterError(Exception):
     """What is asked for does not fit what is there; the text says both."""
@@ -39,10 +41,18 @@ class Node:
         return self.directory / "log"
 
 
+def usual_copies(asked: int | None, nodes: int) -> int:
+    """Of every row, in a database of so many nodes that lets one choose."""
+    return asked or min(_COPIES, nodes)
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """One immutable view: everything a recipe may look at. `running`: the nodes of which a service runs already;
-    `clients`: the hosts beside the nodes from which the database is entered.
+    `clients`: the hosts beside the nodes from which the database is entered; `replication`: the copies of every row
+    that are asked for, None: the database's usual number; `leaving`: those of the nodes that give up their data;
+    `tokens`: Cassandra's, of the nodes that do not choose their own; `keepers`: the nodes on which a database that
+    needs ZooKeeper runs it, empty: it chooses.
     """
 
     nodes: tuple[Node, ...]
@@ -50,6 +60,15 @@ class Cluster:
     primary: Node
     running: frozenset[Node] = frozenset()
     clients: tuple[str, ...] = ()
+    replication: int | None = None
+    leaving: frozenset[Node] = frozenset()
+    tokens: Mapping[Node, tuple[int, ...]] = field(default_factory=dict)
+    keepers: tuple[Node, ...] = ()
+
+    @property
+    def copies(self) -> int:
+        """Of every row, where a database lets one choose."""
+        return usual_copies(self.replication, sum(node not in self.leaving for node in self.nodes))
 
     @property
     def hosts(self) -> list[str]:
@@ -102,6 +121,17 @@ class Stage:
     boot_timeout_seconds: float = 180
 
 
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """How the nodes that keep data may change in a cluster that is up. `does_without`: one that is gone for good, and
+    cannot give up its data itself, may be taken out too. `fewest`: so many have to stay, or be there before others
+    join.
+    """
+
+    does_without: bool = False
+    fewest: int = 1
+
+
 def nothing_on_disk(node: Node, cluster: Cluster) -> str:
     """The `on_disk` of databases whose first node always starts first."""
     del node, cluster
@@ -119,6 +149,12 @@ def needs_no_leave(node: Node, found: str) -> None:
     del node, found
 
 
+def runs_nothing(node: Node, cluster: Cluster) -> Sequence[Command]:
+    """The `admission` of databases that let in whoever knows the way, the `departure` where it is enough to stop."""
+    del node, cluster
+    return []
+
+
 class Recipe(Protocol):
     """The parts every module in controller/databases has. `on_disk`, `let_begin`, `choose_primary` and `ready` touch
     the world, the others are pure.
@@ -126,6 +162,7 @@ class Recipe(Protocol):
 
     ENGINES: tuple[str, ...]  #: what has to be fetched
     MOST_NODES: int  #: how many nodes this database can be spread over
+    MEMBERSHIP: Membership  #: how its nodes can change while it is up
 
     def files(self, node: Node, cluster: Cluster) -> Mapping[Path, str]:
         """The node's configuration: absolute path -> text."""
@@ -133,7 +170,7 @@ class Recipe(Protocol):
     def services(self, node: Node, cluster: Cluster) -> Sequence[Service]:
         """The node's processes in the order they start."""
 
-    def needs(self, node: Node) -> Needs:
+    def needs(self, node: Node, cluster: Cluster) -> Needs:
         """What the machine must have for the node's services, and must not have taken."""
 
     def stages(self, cluster: Cluster) -> Sequence[Stage]:
@@ -141,6 +178,14 @@ class Recipe(Protocol):
 
     def first_boot(self, primary: Node, cluster: Cluster) -> Sequence[Command]:
         """What makes the primary's empty data directory usable: run once, before anything starts."""
+
+    def admission(self, node: Node, cluster: Cluster) -> Sequence[Command]:
+        """What lets in the cluster's nodes and clients, and nobody else; run on a node that serves, once or often."""
+
+    def departure(self, node: Node, cluster: Cluster) -> Sequence[Command]:
+        """What moves all data of a node to the others: run on it while its services are up; after it has been broken
+        off it is run again. No client enters at the node any more.
+        """
 
     def log_files(self, node: Node) -> Sequence[Path]:
         """Where the node says what went wrong, the most telling file first."""

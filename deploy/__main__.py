@@ -2,7 +2,15 @@
 
 import typer
 
-from deploy import cluster_commands, engine_commands, firewall_commands, layout_commands, local_commands
+from deploy import (
+    backup_commands,
+    cluster_commands,
+    engine_commands,
+    firewall_commands,
+    layout_commands,
+    local_commands,
+    member_commands,
+)
 
 app = typer.Typer(
     name="pbdeploy",
@@ -14,6 +22,8 @@ app = typer.Typer(
 )
 layout_commands.register(app)
 cluster_commands.register(app)
+backup_commands.register(app)
+member_commands.register(app)
 app.add_typer(firewall_commands.app, name="firewall")
 app.add_typer(engine_commands.app, name="engines")
 app.add_typer(local_commands.app, name="local")

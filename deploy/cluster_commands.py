@@ -1,6 +1,7 @@
 """`pbdeploy up | status | plan | doctor | logs | entrypoints | restart | down | version`: clusters on machines."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +11,9 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from controller.agent.messages import Status
-from controller.recipe import ClusterError
-from deploy import layout_commands, raising
+from controller.layout import Layout
+from controller.recipe import ClusterError, Node
+from deploy import layout_commands, leaving, raising
 from deploy.diagnosis import Finding, findings
 from deploy.haproxy import configuration
 from deploy.layout_commands import AsJson, File
@@ -26,7 +28,7 @@ Haproxy = Annotated[bool, typer.Option("--haproxy", help="As the file of an HAPr
 Lines = Annotated[int, typer.Option(min=1, help="Of each log.")]
 OfNode = Annotated[str, typer.Option("--node", metavar="NAME", help="node2, or its address; without: all.")]
 Service = Annotated[str, typer.Option("--service", metavar="NAME", help="Without: all.")]
-_FILE = Path("cluster.toml")
+FILE = Path("cluster.toml")
 _SENTENCES = 20  # of the head's last, for programs
 _TABLE_WIDTH = 160  # also where there is no terminal
 
@@ -36,7 +38,7 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def up(file: File = _FILE, *, timeout: Timeout = 1800, as_json: AsJson = False) -> None:
+def up(file: File = FILE, *, timeout: Timeout = 1800, as_json: AsJson = False) -> None:
     """Makes the cluster be as the layout says, and returns when it serves. What is there already is left alone.
 
     Exits with 1 when a node, a service or a check is not there in time, and shows the end of its log; what was
@@ -45,42 +47,50 @@ def up(file: File = _FILE, *, timeout: Timeout = 1800, as_json: AsJson = False) 
     machines = Machines(layout_commands.read(file))
     with watched(f"raising {machines.layout.name}") as report:
         found = raising.look(machines, raising.keys(file, machines.layout))
-        nothing = bool(found.status and found.status.whole) and not raising.plan(machines, found)
+        nothing = leaving.is_ending(machines.layout, found.status) or raising.as_wanted(machines, found)
         if not nothing:
-            raising.check(machines, found)
-            by_hand = raising.start(machines, found, report)
-            after = raising.want(machines, up=True)
-            raised = raising.follow(machines, after, lambda each: each.whole, timeout, report)
+            raised, by_hand = raising.raise_(machines, found, timeout, report)
         else:
             assert found.status is not None
             by_hand, raised = [], found.status
+        if any(each.leaving for each in machines.layout.nodes):
+            nothing, raised = False, leaving.end(file, machines, timeout, report)
     if as_json:
-        typer.echo(json.dumps({"changed": not nothing, **_as_data(raised)}, indent=2))
+        typer.echo(json.dumps({"changed": not nothing, **as_data(raised)}, indent=2))
         return
     typer.echo(f"{machines.layout.name}: {'nothing to do' if nothing else 'up'}")
-    for place in raised.entry_points:
-        host, _, port = place.rpartition(":")
-        typer.echo(f"point an app at it: API_HOST={host} API_PORT={port}")
+    tell_entry_points(machines.layout, raised, by_hand)
+
+
+def tell_entry_points(layout: Layout, raised: Status, by_hand: Sequence[Node]) -> None:
+    """`by_hand`: nodes that have nothing that would start them at boot."""
+    if layout.tls:
+        typer.echo("\n".join(layout_commands.reached(layout, raised.entry_points)))
+        typer.echo("App Engine's SDK speaks plain HTTP: put an HAProxy beside the app, pbdeploy entrypoints --haproxy")
+    else:
+        for place in raised.entry_points:
+            host, _, port = place.rpartition(":")
+            typer.echo(f"point an app at it: API_HOST={host} API_PORT={port}")
     if by_hand:
         typer.echo(
             f"no systemd on {', '.join(map(named, by_hand))}: have {by_hand[0].directory.parent}/NODE/boot run at boot"
         )
 
 
-def status(file: File = _FILE, *, as_json: AsJson = False) -> None:
+def status(file: File = FILE, *, as_json: AsJson = False) -> None:
     """Every node with what runs there, and the entry points. Exits with 1 unless all is as it was asked for."""
     machines = Machines(layout_commands.read(file))
     with watched("asking the head"):
         found = machines.status()
     if as_json:
-        typer.echo(json.dumps(_as_data(found), indent=2))
+        typer.echo(json.dumps(as_data(found), indent=2))
     else:
         _show(found)
     if not (found.whole or (found.down and not found.up)):
         raise typer.Exit(FAILED)
 
 
-def plan(file: File = _FILE, *, as_json: AsJson = False) -> None:
+def plan(file: File = FILE, *, as_json: AsJson = False) -> None:
     """What `up` would do, as a list; nothing is changed."""
     machines = Machines(layout_commands.read(file))
     with watched("looking at every node"):
@@ -91,7 +101,7 @@ def plan(file: File = _FILE, *, as_json: AsJson = False) -> None:
         typer.echo("\n".join(steps) if steps else "nothing to do")
 
 
-def doctor(file: File = _FILE, *, lines: Lines = 10, as_json: AsJson = False) -> None:
+def doctor(file: File = FILE, *, lines: Lines = 10, as_json: AsJson = False) -> None:
     """What is wrong, with the last lines of the log that may say more. Exits with 1 if anything is."""
     machines = Machines(layout_commands.read(file))
     with watched("looking at every node"):
@@ -109,24 +119,24 @@ def doctor(file: File = _FILE, *, lines: Lines = 10, as_json: AsJson = False) ->
         typer.echo("nothing is wrong")
 
 
-def entrypoints(file: File = _FILE, *, haproxy: Haproxy = False, as_json: AsJson = False) -> None:
+def entrypoints(file: File = FILE, *, haproxy: Haproxy = False, as_json: AsJson = False) -> None:
     """Where apps may call now, or the configuration of an HAProxy for all gateways of the layout.
 
     Exits with 1 if there is no entry point now.
     """
     layout = layout_commands.read(file)
     if haproxy:
-        typer.echo(configuration(layout.name, layout.entry_points), nl=False)
+        typer.echo(configuration(layout.name, layout.entry_points, tls=layout.tls is not None), nl=False)
         return
     with watched("asking the head"):
-        found = Machines(layout).status().entry_points
+        found = layout_commands.reached(layout, Machines(layout).status().entry_points)
     typer.echo(json.dumps(found) if as_json else "\n".join(found) or "none")
     if not found:
         raise typer.Exit(FAILED)
 
 
 def logs(
-    file: File = _FILE, *, node: OfNode = "", service: Service = "", lines: Lines = 20, as_json: AsJson = False
+    file: File = FILE, *, node: OfNode = "", service: Service = "", lines: Lines = 20, as_json: AsJson = False
 ) -> None:
     """The last lines that services, agents and supervisord have written."""
     machines = Machines(layout_commands.read(file))
@@ -143,7 +153,7 @@ def logs(
 
 
 def restart(
-    file: File = _FILE, *, node: OfNode = "", service: Service = "", timeout: Timeout = 600, as_json: AsJson = False
+    file: File = FILE, *, node: OfNode = "", service: Service = "", timeout: Timeout = 600, as_json: AsJson = False
 ) -> None:
     """Restarts services one at a time, the next when the cluster is whole again; the first node's last.
 
@@ -157,7 +167,7 @@ def restart(
     typer.echo(json.dumps({"restarted": done}) if as_json else f"restarted: {', '.join(done)}")
 
 
-def down(file: File = _FILE, *, wipe: Wipe = False, yes: Yes = False, as_json: AsJson = False) -> None:
+def down(file: File = FILE, *, wipe: Wipe = False, yes: Yes = False, as_json: AsJson = False) -> None:
     """Stops every service and agent, the last started first. The data stays, unless --wipe is given and confirmed."""
     machines = Machines(layout_commands.read(file))
     if wipe and not yes:
@@ -221,6 +231,6 @@ def _show(found: Status) -> None:
     typer.echo(found.sentences[-1].text if found.sentences else "nothing has been asked for yet")
 
 
-def _as_data(found: Status) -> dict[str, Any]:
+def as_data(found: Status) -> dict[str, Any]:
     last = found.model_copy(update={"sentences": found.sentences[-_SENTENCES:]})
     return last.model_dump(mode="json", exclude={"layout"})

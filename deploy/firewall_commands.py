@@ -16,6 +16,7 @@ from controller.hosts.ssh import Unreachable
 from controller.layout import Layout
 from deploy import layout_commands
 from deploy.layout_commands import File
+from deploy.machines import Machines, named
 from deploy.watching import fail, watched
 
 #: Runs on the machines.
@@ -65,9 +66,21 @@ def _load(wanted: Layout, rules: Mapping[str, Mapping[str, str]], seconds: float
         troubles = _guarded(wanted, loading)
         loaded = [address for address, trouble in troubles.items() if not trouble]
         troubles |= _guarded(wanted, {address: {"table": table} for address in loaded})
+        _keep(wanted, {address: rules[address] for address in loaded if not troubles[address]})
     lines = [f"{address}: {trouble}" for address, trouble in troubles.items() if trouble]
     if lines:
         fail(*lines, f"{len(rules) - len(lines)} of {len(rules)} machines have the new rules, the others the old")
+
+
+def _keep(wanted: Layout, rules: Mapping[str, Mapping[str, str]]) -> None:
+    """Has nodes load rules at boot, or none: `rules` by address."""
+    machines, table = Machines(wanted), firewall.table(wanted)
+    nodes = {node: {"table": table, "rules": rules[node.host]} for node in machines.nodes if node.host in rules}
+    for node, said in machines.tried("keep_rules", nodes).items():
+        if "error" in said:
+            fail(f"{named(node)}: the rules are in force, but not written down for its next boot: {said['error']}")
+        if not said["kept"] and any(rules[node.host].values()):
+            typer.echo(f"{named(node)} forgets rules with a reboot: pbdeploy up first, and then this again", err=True)
 
 
 def _guarded(wanted: Layout, calls: Mapping[str, Mapping[str, object]]) -> dict[str, str]:

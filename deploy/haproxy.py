@@ -15,12 +15,18 @@ _MARGIN_SECONDS = 10  # a gateway says itself that a call took too long, and hea
 
 
 def configuration(
-    name: str, entry_points: Sequence[str], *, listen: str = "127.0.0.1:10001", admin_port: int | None = None
+    name: str,
+    entry_points: Sequence[str],
+    *,
+    listen: str = "127.0.0.1:10001",
+    admin_port: int | None = None,
+    tls: bool = False,
 ) -> str:
     """One section of HAProxy's file, complete in itself. `name`: of the layout. `entry_points`: HOST:PORT each.
 
     A gateway is asked every 2 s: GET /readyz on `admin_port`, for those whose admin port HAProxy reaches (by default it
-    is on loopback); else GET / on its own port, which a worker answers, but without asking the store. Raises
+    is on loopback); else GET / on its own port, which a worker answers, but without asking the store. `tls`: gateways
+    speak HTTPS, and their certificates must be by an authority that HAProxy's machine trusts. Raises
     ValueError for what is no HOST:PORT, and for no entry points.
     """
     if not entry_points:
@@ -30,6 +36,8 @@ def configuration(
     idle = round(HttpSettings().idle_timeout_seconds - _MARGIN_SECONDS)  # type: ignore[call-arg]
     longest = round(DatastoreSettings().max_deadline_seconds + _MARGIN_SECONDS)  # type: ignore[call-arg]
     check = f"check inter {_CHECK_SECONDS}s fall 3 rise 2 on-marked-down shutdown-sessions"
+    if tls:
+        check += " ssl verify required ca-file @system-ca"
     if admin_port is not None:
         check += f" port {admin_port}"
     servers = "".join(f"    server gateway{at} {place} {check}\n" for at, place in enumerate(entry_points, 1))

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -12,6 +13,8 @@ from controller import layout, preflight
 from controller.hosts import facts
 from controller.layout import Layout
 from controller.preflight import Problem
+from controller.recipe import ClusterError
+from deploy import placing
 from deploy.watching import fail, watched
 from pbserver.settings import complaints
 
@@ -53,7 +56,7 @@ def check(file: File = Path("cluster.toml"), *, as_json: AsJson = False, offline
     Exits with 1 if something would not work, with 2 if the file is no layout.
     """
     wanted = read(file)
-    problems = preflight.of_layout(wanted)
+    problems = [*preflight.of_layout(wanted), *_of_tls(wanted)]
     if not offline:
         with watched("asking every node"):
             answers = facts.survey(
@@ -82,14 +85,27 @@ def read(file: Path) -> Layout:
         _refuse(f"cannot read {file}: {error.strerror}")
 
 
+def reached(layout: Layout, places: Sequence[str]) -> list[str]:
+    """Entry points, HOST:PORT each, as whoever calls them writes it: those that speak HTTPS as URLs."""
+    return [f"https://{place}" if layout.tls else place for place in places]
+
+
 def _refuse(*lines: str) -> NoReturn:
     fail(*lines, code=_WRONG_LAYOUT)
+
+
+def _of_tls(wanted: Layout) -> list[Problem]:
+    try:
+        placing.gateway_keys(wanted)
+    except ClusterError as error:
+        return [Problem("", str(error))]
+    return []
 
 
 def _summary(wanted: Layout, problems: list[Problem]) -> str:
     errors = sum(problem.fatal for problem in problems)
     what = f"{wanted.database} on {_counted(len(wanted.machines), 'node')}, {_counted(wanted.copies, 'copy', 'copies')}"
-    entries = ", ".join(wanted.entry_points)
+    entries = ", ".join(reached(wanted, wanted.entry_points))
     verdict = _counted(errors, "error") if errors else "fine"
     return f"{wanted.name}: {what} of every row, entry points {entries}: {verdict}"
 
@@ -103,6 +119,6 @@ def _as_data(wanted: Layout, problems: list[Problem]) -> dict[str, object]:
         "name": wanted.name,
         "database": wanted.database,
         "copies": wanted.copies,
-        "entry_points": wanted.entry_points,
+        "entry_points": reached(wanted, wanted.entry_points),
         "problems": [{"address": each.address, "text": each.text, "fatal": each.fatal} for each in problems],
     }

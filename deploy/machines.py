@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from controller.agent.messages import Done, Message, Since, Status, Stop
+from controller.agent.messages import Done, Message, Since, Status, Stop, Want
 from controller.hosts import ssh
 from controller.hosts.ssh import Unreachable
 from controller.layout import Layout
@@ -64,6 +64,10 @@ class Machines:
     def ask(self, name: str, asked: Message) -> Status:
         """Puts a question to the head. Raises ClusterError."""
         return self._put(self.head, name, asked, Status, _ANSWER_SECONDS)
+
+    def refusal(self, want: Want) -> str:
+        """Why the head cannot have the cluster up like that; empty: it can. Raises ClusterError."""
+        return self._put(self.head, "may", want, Done, _ANSWER_SECONDS).text
 
     def stop(self, node: Node, service: str) -> None:
         """Has a node's agent stop a service, which the head starts again. Raises ClusterError."""

@@ -3,12 +3,14 @@
 import base64
 import hashlib
 import json
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from controller.gateways import TLS_FILES
 from controller.layout import Layout
 from controller.progress import Report
 from controller.recipe import ClusterError, Node
@@ -17,6 +19,8 @@ from deploy.certificates import Keys
 from deploy.machines import Machines, named
 from pbserver import __version__
 
+#: What is placed on a node that has been removed; its directory stays, so that nobody loses anything.
+REMOVED = "removed"
 _POLL_SECONDS = 2
 _SUPERVISORD = """[unix_http_server]
 file={home}/run/supervisor.sock
@@ -25,6 +29,8 @@ chmod=0700
 [supervisord]
 directory={home}
 logfile={home}/log/supervisord.log
+logfile_maxbytes=10MB
+logfile_backups=1
 pidfile={home}/run/supervisord.pid
 childlogdir={home}/log
 
@@ -38,16 +44,21 @@ startretries=1000
 stopwaitsecs=5
 stdout_logfile={home}/log/agent.log
 stdout_logfile_maxbytes=10MB
+stdout_logfile_backups=1
 redirect_stderr=true
 
 [include]
 files={home}/conf/services.conf
 """
-#: Java and MariaDB want more open files than a login has; engines are fetched below HOME.
+#: Java and MariaDB want more open files than a login has; engines are fetched below HOME. Without the firewall's rules
+#: that are kept nothing starts: the operator relies on them.
 _BOOT = """#!/bin/sh
 # Starts this node of the cluster {name}; run by systemd at every boot, or by whatever boots this machine.
 ulimit -n 65536 2>/dev/null
 export HOME="${{HOME:-/root}}"
+if [ -e {home}/firewall.json ]; then
+    {python} -m controller.hosts.guard '{{"kept": "{home}/firewall.json"}}' || exit 1
+fi
 exec {python} -m supervisor.supervisord -c {home}/agent/supervisord.conf
 """
 _UNIT = """[Unit]
@@ -84,6 +95,30 @@ def wanted(layout: Layout, keys: Keys) -> dict[Node, Placed]:
     """For every node. Makes keys where there are none."""
     package = hashlib.sha256(wheel.made()).hexdigest() if layout.python is None else ""
     return {node: _of_node(layout, node, keys, package) for node in layout.every_node()}
+
+
+def gateway_keys(layout: Layout) -> dict[str, str]:
+    """By name, what gateways speak HTTPS with; nothing where they do not. Raises ClusterError for files that cannot be
+    read, or do not belong together.
+    """
+    if layout.tls is None:
+        return {}
+    files = {"cert": layout.tls.certificate.expanduser(), "key": layout.tls.key.expanduser()}
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files["cert"], files["key"], lambda: "")
+        return {TLS_FILES[name]: file.read_text(encoding="ascii") for name, file in files.items()}
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, ssl.SSLError) else error
+        raise ClusterError(
+            f"tls.certificate {files['cert']} and tls.key {files['key']} cannot be used: {reason}; give PEM files that "
+            "belong together, the key without a password"
+        ) from error
+
+
+def of_removed() -> dict[str, object]:
+    """For a node whose directory stays when it is removed: a boot starts nothing there, and the keys are gone."""
+    boot = "#!/bin/sh\n# This node was removed from its cluster.\n"
+    return {"texts": {"boot": boot, "secret": "", "key.pem": ""}, "placed": REMOVED}
 
 
 def install(machines: Machines, nodes: Sequence[Node], seconds: float, report: Report) -> None:
@@ -123,6 +158,7 @@ def _of_node(layout: Layout, node: Node, keys: Keys, package: str) -> Placed:
         "unit": _UNIT.format(**names),
         "python": str(names["python"]),
         "version": __version__,
+        **(gateway_keys(layout) if layout.machine_of(node) in layout.gateways else {}),
     }
     everything = json.dumps([texts, package], sort_keys=True)
     return Placed(texts, hashlib.sha256(everything.encode()).hexdigest())

@@ -16,7 +16,7 @@ from controller.hosts import facts
 from controller.layout import Layout
 from controller.progress import Report
 from controller.recipe import ClusterError, Node
-from deploy import placing
+from deploy import members, placing
 from deploy.certificates import Keys
 from deploy.machines import Machines, named
 from deploy.placing import Placed
@@ -69,15 +69,33 @@ def look(machines: Machines, kept: Keys) -> Found:
             status = None  # its agent is on its way, or another version's; `up` sees to it
     if status and status.up and status.layout and (changed := _changed(status.layout, machines.layout)):
         raise ClusterError(f"{', '.join(changed)} changed, while {machines.layout.name} is up; pbdeploy down first")
+    if status and status.up and status.layout and (wrong := members.not_while_up(status.layout, machines.layout)):
+        raise ClusterError(f"{machines.layout.name} is up: {'; '.join(wrong)}")
     return Found(looks, placing.wanted(machines.layout, kept), status)
 
 
 def _changed(before: Layout, after: Layout) -> list[str]:
     """What makes another cluster of it; how the nodes are reached, and by whom, does not."""
     kept = ("database", "replication", "directory", "engines", "python", "ports")
-    found = [name for name in kept if getattr(before, name) != getattr(after, name)]
-    nodes = [[(each.address, each.roles) for each in layout.nodes] for layout in (before, after)]
-    return found + ["nodes"] * (nodes[0] != nodes[1])
+    return [name for name in kept if getattr(before, name) != getattr(after, name)]
+
+
+def raise_(machines: Machines, found: Found, seconds: float, report: Report) -> tuple[Status, list[Node]]:
+    """From whatever is there to what the layout says; and the nodes that do not boot by themselves. Raises
+    ClusterError.
+    """
+    check(machines, found)
+    by_hand = start(machines, found, report)
+    after = want(machines, up=True)
+    return follow(machines, after, lambda each: each.whole, seconds, report), by_hand
+
+
+def as_wanted(machines: Machines, found: Found) -> bool:
+    """Whether nothing is to be done: the head wants these nodes and has them, and each has what was placed."""
+    status = found.status
+    same = status is not None and status.layout is not None and members.same(status.layout, machines.layout)
+    leave = any(each.leaving for each in machines.layout.nodes)
+    return bool(same and status and status.whole) and (leave or not plan(machines, found))
 
 
 def plan(machines: Machines, found: Found) -> list[str]:
@@ -101,6 +119,7 @@ def _services(parts: Parts, status: Status | None) -> list[str]:
     running = [
         number for number in parts.data_nodes if any(each.state in RUNNING for each in known.get(number, {}).values())
     ]
+    gone = [each.number for each in status.nodes if each.facts and each.facts.left] if status else []
     steps = []
     if not running:
         steps.append(f"all nodes: fetch {', '.join(parts.recipe.ENGINES)} where missing; write configuration")
@@ -111,14 +130,19 @@ def _services(parts: Parts, status: Status | None) -> list[str]:
             continue
         for node in stage.nodes:
             service = known.get(node.number, {}).get(stage.service)
-            if service is None or service.state not in RUNNING:
+            if node.number not in gone and (service is None or service.state not in RUNNING):
                 steps.append(f"{named(node)}: start {stage.service}")
-    return steps
+    return steps + [
+        f"{named(parts.nodes[number])}: give up its data, stop, be no node any more" for number in parts.leaving
+    ]
 
 
 def check(machines: Machines, found: Found) -> None:
     """Whether the layout can work, and whether machines that are new will do. Raises ClusterError naming all."""
     layout = machines.layout
+    if removed := [node for node, seen in found.looks.items() if seen["placed"] == placing.REMOVED]:
+        kept = ", ".join(f"{named(node)}: {node.directory}" for node in removed)
+        raise ClusterError(f"{kept} is of a node that was removed from the cluster; move it away, or remove it")
     for node in machines.nodes:
         if len(os.fsencode(node.directory)) > _MOST_PATH_BYTES:
             raise ClusterError(f"{node.directory} is longer than {_MOST_PATH_BYTES} bytes; shorten `directory`")
@@ -151,17 +175,23 @@ def start(machines: Machines, found: Found, report: Report) -> list[Node]:
 
 
 def want(machines: Machines, *, up: bool) -> int:
-    """Tells the head; the number of the last sentence it has said before. Raises ClusterError with the agent's log."""
+    """Tells the head; the number of the last sentence it has said before. Raises ClusterError, with the agent's log if
+    there is no answer.
+    """
+    wanted = Want(layout=machines.layout, up=up)
     deadline = time.monotonic() + _AGENT_SECONDS
     while True:
         try:
             before = machines.status()
-            machines.ask("want", Want(layout=machines.layout, up=up))
+            if not (refusal := machines.refusal(wanted) if up else ""):
+                machines.ask("want", wanted)
         except ClusterError as error:
             if time.monotonic() > deadline:
                 raise ClusterError(f"{error}{shown(machines, machines.head, 'agent')}") from error
             time.sleep(1)
         else:
+            if refusal:
+                raise ClusterError(refusal)
             return max((each.number for each in before.sentences), default=0)
 
 

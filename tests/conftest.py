@@ -1,9 +1,19 @@
-"""For all tests: a skip counts as a failure unless allowed_skips.txt names its reason."""
+"""For all tests: a skip counts as a failure unless allowed_skips.txt names its reason. What fails is also appended to
+the file that FAILURES names: of runs side by side, the one that ends last would hide it.
+"""
 
+import os
 from pathlib import Path
 
 import pytest
 
+#: What they assert for tests is explained as if it stood in the tests.
+pytest.register_assert_rewrite(
+    "tests.clusters", "tests.e2e", "tests.faults", "tests.hosts", "tests.isolation", "tests.network", "tests.sshd"
+)
+
+FAILURES = os.environ.get("FAILURES")
+MOST_TOLD = 3000  #: characters of one failure, its last ones
 ALLOWED = Path(__file__).parent / "allowed_skips.txt"
 
 _unexpected: list[str] = []
@@ -28,5 +38,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for line in _unexpected:
-        terminalreporter.write_line(f"skipped, but not in {ALLOWED.name}: {line}", red=True)
+    unexpected = [f"skipped, but not in {ALLOWED.name}: {line}" for line in _unexpected]
+    for line in unexpected:
+        terminalreporter.write_line(line, red=True)
+    if FAILURES:
+        failed = terminalreporter.getreports("failed") + terminalreporter.getreports("error")
+        texts = [f"{each.nodeid}, {each.when}:\n{each.longreprtext[-MOST_TOLD:]}" for each in failed]
+        with Path(FAILURES).open("a", encoding="utf-8") as file:
+            file.writelines(f"\n{text}\n" for text in texts + unexpected)

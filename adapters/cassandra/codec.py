@@ -28,6 +28,7 @@ SPREAD = frozenset({Table.INDEXES, Table.KINDLESS})
 KEY_BYTES = 65_500  # of the protocol's 65,535, less the partition's other parts
 SCOPES_AT_ONCE = 32  # partitions in one query
 STATEMENTS_AT_ONCE = 20_000  # in one batch; the protocol counts to 65,535
+PART_BYTES = 4 << 20  # of rows that need not be written together: what nodes are slow to write, they give up
 STATEMENT_BYTES = 96  # in a request, beside its values
 EXACT_LIMIT = 50  # up to so many rows a scan asks every bucket for all of them
 GC_GRACE_SECONDS = 864_000  # how long tombstones stay
@@ -202,7 +203,8 @@ def check_size(statements: Sequence[Statement], most: int) -> None:
     if size > most or len(statements) > STATEMENTS_AT_ONCE:
         raise TooLarge(
             f"cassandra: {len(statements)} rows of one scope with {size} bytes in one batch; the nodes take {most}"
-            f" bytes (half of commitlog_segment_size, unless max_mutation_size is set), and {STATEMENTS_AT_ONCE} rows"
+            f" bytes (half of commitlog_segment_size, unless max_mutation_size is set, and no more than"
+            f" native_transport_max_message_size), and {STATEMENTS_AT_ONCE} rows"
         )
 
 

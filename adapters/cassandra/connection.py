@@ -2,26 +2,28 @@
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
-from cassandra import ConsistencyLevel
+import structlog
+from cassandra import ConsistencyLevel, DriverException
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import (
     DCAwareRoundRobinPolicy,
     ExponentialReconnectionPolicy,
     FallthroughRetryPolicy,
+    HostStateListener,
     TokenAwarePolicy,
 )
 from cassandra.query import BatchStatement, BatchType, tuple_factory
 
 from adapters.cassandra import codec
 from adapters.cassandra.codec import Statement
-from adapters.cassandra.errors import TRANSLATED, translated
+from adapters.cassandra.errors import DENIED, TRANSLATED, translated
 from adapters.cassandra.nodes import Facts, Place, facts
 from adapters.errors import StoreError, Unavailable, Unsupported
 
@@ -30,17 +32,23 @@ ANSWER_SECONDS = 10.0  # longer than the nodes' own limits (2 s for writes, 5 s 
 HEARTBEAT_SECONDS = 3.0  # how soon a node that answers nothing is found out, twice
 RETRY_SECONDS = (0.5, 10.0)  # the pauses between looks at a node that is down double from the one to the other
 SCHEMA_SECONDS = 60.0  # for what changes tables
+CREATOR_SECONDS = 10.0  # how long the node that creates the tables is waited for when it cannot be used
+PAUSE_SECONDS = 0.5  # between two attempts to open the store
 AT_ONCE = 32  # requests of one call
 LARGE_MESSAGE_BYTES = 70_000
 MOST_TRIED = 1000  # partitions, to find some on every node
 
 _SETTINGS = (
     "SELECT name, value FROM system_views.settings WHERE name IN"
-    " ('commitlog_segment_size', 'commitlog_sync', 'max_mutation_size')"
+    " ('commitlog_segment_size', 'commitlog_sync', 'max_mutation_size', 'native_transport_max_message_size')"
 )
 _REPLICATION = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = %s"
 _TABLES = "SELECT table_name, gc_grace_seconds, read_repair FROM system_schema.tables WHERE keyspace_name = %s"
 _TABLE_NAMES = {"pbserver_rows", "pbserver_settings"}
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
 
 
 class Kind(Enum):
@@ -99,6 +107,7 @@ class Connection:
             prepare_on_all_hosts=False,  # each prepares what it is asked; a frozen one would be waited for
             application_name="pbserver",
         )
+        self._cluster.register_listener(_Told(self.where))
         try:
             self._session = self._connected()
             self.facts = self._look(policy.local_dc)
@@ -193,18 +202,15 @@ class Connection:
             self._prepared[text] = prepared
         return prepared
 
-    def create_tables(self) -> None:
-        """Keyspace and tables, where they are missing. Raises Unsupported for tables that do not fit the store."""
+    def create_tables(self, deadline: float) -> None:
+        """Keyspace and tables, where they are missing. Returns when all nodes that are up know them, whoever has
+        created them. Raises Unsupported for tables that do not fit the store.
+        """
         with self._schema_lock:
             if self._has_tables:
                 return
-            try:
-                if not self._tables().keys() >= _TABLE_NAMES:
-                    self._create_tables()
-                self._cluster.refresh_schema_metadata()  # returns when all nodes know them, whoever has created them
-                grace, repair = self._tables()["pbserver_rows"]
-            except TRANSLATED as error:
-                raise translated(error, self.where) from error
+            begun = time.monotonic()
+            grace, repair = outlasting(lambda: self._made_table(begun, deadline), deadline)
             if grace < codec.GC_GRACE_SECONDS or repair != codec.READ_REPAIR:
                 raise Unsupported(
                     f"{self.where}: pbserver_rows has gc_grace_seconds = {grace} and read_repair = {repair!r}; alter "
@@ -213,20 +219,49 @@ class Connection:
                 )
             self._has_tables = True
 
-    def _tables(self) -> dict[str, tuple[int, str]]:
-        return {name: (grace, repair) for name, grace, repair in self._session.execute(_TABLES, [self._place.keyspace])}
+    def _made_table(self, begun: float, deadline: float) -> tuple[int, str]:
+        """The settings of the table of rows."""
+        creator = self._creator(time.monotonic() - begun > CREATOR_SECONDS)
+        try:
+            if not self._tables(creator).keys() >= _TABLE_NAMES:
+                self._create_tables(creator)
+            self._agree(deadline)
+            return self._tables(creator)["pbserver_rows"]
+        except TRANSLATED as error:
+            raise translated(error, self.where) from error
 
-    def _create_tables(self) -> None:
-        """All servers let one node do it: two nodes that create a table at once create two of one name."""
-        hosts = [host for host in self._cluster.metadata.all_hosts() if host.is_up is not False]
+    def _creator(self, up: bool) -> Any:
+        """All servers let one node look and create: two nodes that create a table at once create two of one name."""
+        there = [host for host in self._cluster.metadata.all_hosts() if host.datacenter == self.facts.datacenter]
+        usable = [host for host in there if host.is_up is not False] if up else []
+        return min(usable or there, key=lambda host: host.endpoint)
+
+    def _tables(self, host: Any) -> dict[str, tuple[int, str]]:
+        found = self._session.execute(_TABLES, [self._place.keyspace], host=host)
+        return {name: (grace, repair) for name, grace, repair in found}
+
+    def _create_tables(self, host: Any) -> None:
         keyspace = self._place.keyspace
         texts = codec.table_creations(keyspace)
-        if not self.facts.keyspace_exists:
+        if self._session.execute(_REPLICATION, [keyspace], host=host).one() is None:
             texts.insert(0, codec.keyspace_creation(keyspace, self.facts.datacenter, self.facts.replicas))
         for text in texts:
-            self._session.execute(text, timeout=SCHEMA_SECONDS, host=min(hosts, key=lambda host: host.endpoint))
+            self._session.execute(text, timeout=SCHEMA_SECONDS, host=host)
+
+    def _agree(self, deadline: float) -> None:
+        try:
+            self._cluster.refresh_schema_metadata(max(deadline - time.monotonic(), 1))
+        except DriverException as error:
+            raise Unavailable(
+                f"{self.where}: the nodes do not agree on which tables there are; `nodetool describecluster` says "
+                "which node differs"
+            ) from error
 
     def truncate(self) -> None:
+        """Every node has to take part; one that is away is waited for."""
+        outlasting(self._truncated, time.monotonic() + SCHEMA_SECONDS)
+
+    def _truncated(self) -> None:
         try:
             self._outwait_writes()
             self._session.execute(codec.truncation(self._place.keyspace), timeout=SCHEMA_SECONDS)
@@ -255,3 +290,40 @@ class Connection:
                     break
         for future in futures:
             future.result()
+
+
+class _Told(HostStateListener):  # type: ignore[misc]
+    """The log says which node the driver leaves alone."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._down: set[Any] = set()
+
+    def on_down(self, host: Any) -> None:
+        if host.endpoint not in self._down:
+            self._down.add(host.endpoint)
+            log.warning("a node of the database is left alone", store=self._where, node=str(host.endpoint))
+
+    def on_up(self, host: Any) -> None:
+        if host.endpoint in self._down:
+            self._down.discard(host.endpoint)
+            log.info("a node of the database is used again", store=self._where, node=str(host.endpoint))
+
+    def on_add(self, host: Any) -> None:
+        pass
+
+    def on_remove(self, host: Any) -> None:
+        self._down.discard(host.endpoint)
+
+
+def outlasting(attempt: Callable[[], T], deadline: float) -> T:
+    """What `attempt` returns, which is repeated while nodes are away or too busy, or do not know tables that somebody
+    has just created. `attempt` may be applied twice.
+    """
+    while True:
+        try:
+            return attempt()
+        except Unavailable as error:
+            if isinstance(error.__cause__, DENIED) or time.monotonic() + PAUSE_SECONDS > deadline:
+                raise
+        time.sleep(PAUSE_SECONDS)

@@ -20,7 +20,6 @@ UNFIT: tuple[type[Exception], ...] = (
     cassandra.InvalidRequest,
     cassandra.UnsupportedOperation,
     protocol.ConfigurationException,
-    cassandra.AlreadyExists,
 )
 #: A plain write that failed so reached no replica. Of a conditional one, a part may be on its way.
 TOO_FEW_REPLICAS: tuple[type[Exception], ...] = (cassandra.Unavailable, protocol.IsBootstrappingErrorMessage)
@@ -36,6 +35,8 @@ FAILED: tuple[type[Exception], ...] = (
 TRANSLATED = (*NOT_SENT, *DENIED, *UNFIT, *TOO_FEW_REPLICAS, *FAILED)
 
 _TOO_LARGE = ("too large", "exceeds", "longer than maximum")
+#: The last is said where two nodes have just created the same table: one of the two is about to be forgotten.
+_MISSING = ("unconfigured table", "does not exist", "ID mismatch")
 
 
 def translated(error: Exception, where: str, *, wrote: bool = False, conditional: bool = False) -> StoreError:
@@ -44,7 +45,7 @@ def translated(error: Exception, where: str, *, wrote: bool = False, conditional
     if isinstance(error, UNFIT):
         if any(words in text for words in _TOO_LARGE):
             return TooLarge(f"{where}: a key, value or batch is larger than the nodes take ({text})")
-        if "unconfigured table" in text or "does not exist" in text:
+        if any(words in text for words in _MISSING):
             return Unavailable(f"{where}: the keyspace or its tables are missing ({text})")
         return Unsupported(f"{where}: the cluster's version or settings do not allow it ({text})")
     if isinstance(error, DENIED):

@@ -48,7 +48,6 @@ class Facts:
     datacenter: str
     nodes: int  #: of the data centre
     replicas: int  #: that the keyspace has there, or will have
-    keyspace_exists: bool
     synced: bool  #: a write that was answered is on its replicas' disks
     max_mutation_bytes: int
 
@@ -78,23 +77,34 @@ def facts(
             f"centre {datacenter}, which has {nodes} nodes; add nodes, change the keyspace's replication, or give "
             "replication=N (for a new keyspace) or datacenter=NAME"
         )
+    if place.replication not in (0, replicas):
+        raise Unsupported(
+            f"{place.where}: the keyspace keeps {replicas} replicas, not {place.replication}; give "
+            f"replication={replicas}, or change the keyspace (ALTER KEYSPACE, then repair every node)"
+        )
     return Facts(
         datacenter=datacenter,
         nodes=nodes,
         replicas=replicas,
-        keyspace_exists=replication is not None,
         synced=settings.get("commitlog_sync") in ("batch", "group"),
         max_mutation_bytes=_max_mutation_bytes(place, settings),
     )
 
 
 def _max_mutation_bytes(place: Place, settings: Mapping[str, str | None]) -> int:
-    """Half of a commit log segment, unless set."""
-    for name, share in (("max_mutation_size", 1), ("commitlog_segment_size", 2)):
-        match = _SIZE.fullmatch(settings.get(name) or "")
-        if match is not None:
-            return (int(match[1]) << _UNITS[match[2]]) // share
-    raise Unsupported(f"{place.where}: the node does not say its commitlog_segment_size; Cassandra 4.1 or newer does")
+    """Half of a commit log segment, unless set; and no more than a message may hold."""
+    most = _bytes(settings, "max_mutation_size") or _bytes(settings, "commitlog_segment_size") // 2
+    if not most:
+        raise Unsupported(
+            f"{place.where}: the node does not say its commitlog_segment_size; Cassandra 4.1 or newer does"
+        )
+    return min(most, _bytes(settings, "native_transport_max_message_size") or most)
+
+
+def _bytes(settings: Mapping[str, str | None], name: str) -> int:
+    """0: the node does not say it."""
+    match = _SIZE.fullmatch(settings.get(name) or "")
+    return int(match[1]) << _UNITS[match[2]] if match else 0
 
 
 def parse_place(url: StoreUrl) -> Place:

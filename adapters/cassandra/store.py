@@ -13,7 +13,7 @@ from threading import Lock
 
 from adapters.cassandra import codec
 from adapters.cassandra.codec import Lookup, Plan, Scope, Statement
-from adapters.cassandra.connection import Answer, Connection, Kind, Request
+from adapters.cassandra.connection import Answer, Connection, Kind, Request, outlasting
 from adapters.cassandra.nodes import OVERHEAD_BYTES, Place, parse_place
 from adapters.contract import (
     Address,
@@ -48,6 +48,7 @@ CAPABILITIES = Capabilities(
     max_value_bytes=8_347_648,  # as above
 )
 CHECK_SECONDS = 10.0
+OPEN_SECONDS = 60.0  # for tables that several servers create at once, on nodes that have just been started
 PATIENCE_SECONDS = 60.0  # of calls that have no deadline
 TURNS = 1024
 _CHECKED = Lookup(Table.LONGKEYS, [b"check"], [b""])
@@ -70,18 +71,25 @@ class CassandraStore:
         return self._capabilities
 
     def ensure_tables(self) -> None:
-        self._connection.create_tables()
+        deadline = time.monotonic() + OPEN_SECONDS
+        self._connection.create_tables(deadline)
+        buckets = outlasting(self._recorded_buckets, deadline)
+        if buckets != self._place.buckets:
+            raise Unsupported(
+                f"{self._connection.where}: the rows there are spread over {buckets} buckets, not over "
+                f"{self._place.buckets}; give buckets={buckets}"
+            )
+
+    def _recorded_buckets(self) -> int:
+        """What was recorded first; by this call, where nothing was."""
         deadline = time.monotonic() + CHECK_SECONDS
         found = self._connection.ask(Request(Kind.READ, [Statement(codec.BUCKETS)]), deadline).rows
         if not found:
             record = Statement(codec.RECORD_BUCKETS, [self._place.buckets])
             self._connection.ask(Request(Kind.PAXOS, [record]), deadline)
             found = self._connection.ask(Request(Kind.SETTLED_READ, [Statement(codec.BUCKETS)]), deadline).rows
-        if found[0][0] != self._place.buckets:
-            raise Unsupported(
-                f"{self._connection.where}: the rows there are spread over {found[0][0]} buckets, not over "
-                f"{self._place.buckets}; give buckets={found[0][0]}"
-            )
+        buckets: int = found[0][0]
+        return buckets
 
     def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
         lookups = codec.lookups(addresses, 1) if settle else codec.lookups(addresses)
@@ -160,7 +168,7 @@ class CassandraStore:
         versioned = [
             Request(Kind.WRITE, part)
             for statements in plan.versioned.values()
-            for part in codec.parts(statements, self._most)
+            for part in codec.parts(statements, min(codec.PART_BYTES, self._most))
         ]
         certain = {scope: codec.without_condition(statements) for scope, statements in plan.certain.items()}
         try:
@@ -194,7 +202,7 @@ class CassandraStore:
         raise Unsupported("cassandra has no snapshots")
 
     def drop_tables(self) -> None:
-        """Every node must be up for it."""
+        """Every node must be up for it, and is waited for: a minute."""
         self._connection.truncate()
 
     def check(self) -> None:

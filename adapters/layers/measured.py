@@ -22,7 +22,6 @@ from adapters.contract import (
     Rows,
     Table,
     Write,
-    row_writes,
     swept,
 )
 from adapters.errors import StoreError
@@ -162,6 +161,12 @@ def _rows_size(rows: Sequence[Row]) -> Size:
 
 
 def _written_size(operations: Sequence[Operation], rows: Sequence[Rows]) -> Size:
-    every = [*operations, *row_writes(rows)] if rows else operations
-    size = sum(len(scope) + len(key) for (_, scope, _, key), *_ in every)
-    return len(every), size + sum(len(each.value or b"") for each in every if isinstance(each, Write))
+    """Without an object for each row: this is counted for every write."""
+    count, size = len(operations), 0
+    for operation in operations:
+        (_, scope, _, key), value = operation.address, operation.value if isinstance(operation, Write) else None
+        size += len(scope) + len(key) + len(value or b"")
+    for _, scope, _, values, _ in rows:
+        count += len(values)
+        size += len(scope) * len(values) + sum(map(len, values)) + sum(map(len, filter(None, values.values())))
+    return count, size

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 from adapters.contract import ABSENT, ANY, Check, KeyRange, Operation, Rows, Table, after_prefix
@@ -43,7 +43,7 @@ Chunked = TypeVar("Chunked", Place, Cells)
 
 
 class Statement(NamedTuple):
-    text: str
+    text: str  #: with %s where a value belongs
     values: Sequence[int | bytes] = ()
 
 
@@ -152,8 +152,9 @@ class Batch:
     @property
     def size_bytes(self) -> int:
         """Of all keys and values; as SQL they may have twice as many."""
-        rows = (self.locked, self.guarded, self.missing, self.removed, self.inserted, self.written, self.deleted)
-        return sum(sum(map(len, row[1:])) for each in rows for row in each)
+        places = (*self.missing, *self.removed, *self.deleted)
+        rows = (*self.locked, *self.guarded, *self.inserted, *self.written)
+        return sum([len(key) for _, key in places]) + sum([len(key) + len(value) for _, key, value in rows])
 
     def statements(self, *, certified: bool) -> list[Statement]:
         """The transaction: what has to be locked, then what has to hold (else it fails), then the changes."""
@@ -224,12 +225,29 @@ def lookup(place: Place) -> Statement:
 
 
 def selection(places: Sequence[Place]) -> Statement:
-    return Statement(_select_text(len(places)), _flat(places))
+    condition, values = _among(places)
+    return Statement(f"SELECT tbl, k, v FROM pbserver_rows FORCE INDEX (PRIMARY) WHERE {condition}", values)
+
+
+def found_rows(answers: Iterable[Iterable[Sequence[Any]]]) -> dict[Place, bytes]:
+    """The rows that selections found."""
+    return {(table, key): value for rows in answers for table, key, value in rows}
+
+
+def _among(places: Iterable[Place]) -> tuple[str, list[int | bytes]]:
+    """A condition that names rows. Table by table: pairs (tbl, k) IN (...) take the server longer to prepare."""
+    tables: dict[int, list[bytes]] = {}
+    for table, key in places:
+        tables.setdefault(table, []).append(key)
+    values: list[int | bytes] = []
+    for table, keys in tables.items():
+        values += [table, *keys]
+    return " OR ".join([_of_table_text(len(keys)) for keys in tables.values()]), values
 
 
 @lru_cache(maxsize=256)
-def _select_text(count: int) -> str:
-    return f"SELECT tbl, k, v FROM pbserver_rows FORCE INDEX (PRIMARY) WHERE (tbl, k) IN ({_groups(2, count)})"
+def _of_table_text(count: int) -> str:
+    return f"tbl = %s AND k IN {_groups(count, 1)}"
 
 
 def range_selection(table: Table, scope: bytes, keys: KeyRange, limit: int, reverse: bool) -> Statement | None:
@@ -246,13 +264,16 @@ def range_selection(table: Table, scope: bytes, keys: KeyRange, limit: int, reve
 
 def _upsertion(rows: Sequence[Cells], new: Sequence[Place]) -> Statement:
     """Fails if one of the rows that are `new` is there: no value is NULL."""
-    return Statement(_upsert_text(len(rows), len(new)), [*_flat(rows), *_flat(new)])
+    text = _upsert_text(len(rows))
+    if not new:
+        return Statement(text + "VALUES(v)", _flat(rows))
+    condition, values = _among(new)
+    return Statement(f"{text}IF({condition}, NULL, VALUES(v))", _flat(rows) + values)
 
 
 @lru_cache(maxsize=256)
-def _upsert_text(count: int, new: int) -> str:
-    value = f"IF((tbl, k) IN ({_groups(2, new)}), NULL, VALUES(v))" if new else "VALUES(v)"
-    return f"INSERT INTO pbserver_rows (tbl, k, v) VALUES {_groups(3, count)} ON DUPLICATE KEY UPDATE v = {value}"
+def _upsert_text(count: int) -> str:
+    return f"INSERT INTO pbserver_rows (tbl, k, v) VALUES {_groups(3, count)} ON DUPLICATE KEY UPDATE v = "
 
 
 def _flat(rows: Iterable[Iterable[int | bytes]]) -> list[int | bytes]:
@@ -260,14 +281,11 @@ def _flat(rows: Iterable[Iterable[int | bytes]]) -> list[int | bytes]:
 
 
 def _deletion(places: Sequence[Place]) -> Statement:
-    """In the form that takes an index hint: a small table would be read, and locked, as a whole."""
-    return Statement(_delete_text(len(places)), _flat(places))
-
-
-@lru_cache(maxsize=256)
-def _delete_text(count: int) -> str:
-    rows = _groups(2, count)
-    return f"DELETE r FROM pbserver_rows AS r FORCE INDEX (PRIMARY) WHERE (r.tbl, r.k) IN ({rows})"
+    """The limit cuts nothing off. It keeps the server from reading, and locking, the whole of a small table: with it,
+    only a table of no more rows than that is read so.
+    """
+    condition, values = _among(places)
+    return Statement(f"DELETE FROM pbserver_rows WHERE {condition} LIMIT {len(places):d}", values)
 
 
 def _presence(rows: Sequence[Cells], locking: str) -> Statement:
@@ -277,23 +295,19 @@ def _presence(rows: Sequence[Cells], locking: str) -> Statement:
 
 @lru_cache(maxsize=256)
 def _presence_text(count: int, locking: str) -> str:
+    # One alone, which is what a put has, is looked up without a plan.
+    rows = "tbl = %s AND k = %s AND v = %s" if count == 1 else f"(tbl, k, v) IN ({_groups(3, count)})"
     return (
         f"SELECT CAST(COUNT(*) AS UNSIGNED) - {count:d} INTO @pbserver FROM pbserver_rows FORCE INDEX (PRIMARY)"
-        f" WHERE (tbl, k, v) IN ({_groups(3, count)}){locking}"
+        f" WHERE {rows}{locking}"
     )
 
 
 def _absence(places: Sequence[Place]) -> Statement:
     """Fails likewise if one of the rows is there."""
-    return Statement(_absence_text(len(places)), _flat(places))
-
-
-@lru_cache(maxsize=256)
-def _absence_text(count: int) -> str:
-    return (
-        "SELECT CAST(0 AS UNSIGNED) - COUNT(*) INTO @pbserver FROM pbserver_rows FORCE INDEX (PRIMARY)"
-        f" WHERE (tbl, k) IN ({_groups(2, count)})"
-    )
+    condition, values = _among(places)
+    text = "SELECT CAST(0 AS UNSIGNED) - COUNT(*) INTO @pbserver FROM pbserver_rows FORCE INDEX (PRIMARY) WHERE "
+    return Statement(text + condition, values)
 
 
 def _locked(guards: Iterable[int], how: str) -> Statement:

@@ -80,6 +80,7 @@ class Session(Connection):
             ssl_disabled=place.tls is None,
             client_flag=CLIENT.MULTI_STATEMENTS,
         )
+        self._binding = self.cursor()  # of values to statements
 
     def run(self, statements: Sequence[Statement], deadline: float) -> list[Found]:
         """Sends them together: one round trip. The rows of each.
@@ -129,7 +130,7 @@ class Session(Connection):
         self.intact = True
 
     def _text(self, statement: Statement) -> bytes:
-        return self.cursor().mogrify(statement.text, statement.values).encode()
+        return self._binding.mogrify(statement.text, statement.values).encode()
 
     def _answer(self) -> Found:
         self.next_result()

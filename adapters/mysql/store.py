@@ -36,7 +36,7 @@ from adapters.contract import (
 from adapters.errors import Applied, StoreError, Unavailable, Unsupported
 from adapters.mysql import codec
 from adapters.mysql.codec import Batch, Place
-from adapters.mysql.connection import Found, Mode, Servers, Session, answer_by
+from adapters.mysql.connection import Mode, Servers, Session, answer_by
 from adapters.mysql.errors import ROLLED_BACK, UNMET, is_certain, number, translated
 from adapters.mysql.nodes import LONGEST_PACKET_BYTES, parse_place, value_bytes
 from adapters.mysql.nodes import Place as Where
@@ -74,8 +74,8 @@ class _SessionReads:
         if len(places) <= 1:
             return [self._value(place, deadline) for place in places]
         statements = codec.selections(places)
-        found = _rows(self._session.ask(codec.one_view(statements) if self._alone else statements, deadline))
-        return [*map(found.get, places)]
+        answers = self._session.ask(codec.one_view(statements) if self._alone else statements, deadline)
+        return [*map(codec.found_rows(answers).get, places)]
 
     def _value(self, place: Place, deadline: float) -> bytes | None:
         (rows,) = self._session.ask([codec.lookup(place)], deadline)
@@ -187,7 +187,7 @@ class MySqlStore:
             if self._attempt(node, batch, deadline):
                 return
             with self._servers.session(node, deadline) as session:
-                batch.check_all(_rows(session.ask(codec.selections(batch.places), deadline)))
+                batch.check_all(codec.found_rows(session.ask(codec.selections(batch.places), deadline)))
             if time.monotonic() + pause >= deadline:
                 raise Unavailable(f"mysql {session.where}: others held the rows' locks until the deadline")
             time.sleep(random.uniform(0, pause))  # noqa: S311 - a back-off, not a secret
@@ -250,11 +250,6 @@ def _roll_back(session: Session, deadline: float) -> None:
         # Galera says so again when it had undone the transaction before it was asked to.
         if number(error) not in ROLLED_BACK:
             raise translated(error, session.where) from error
-
-
-def _rows(answers: Sequence[Found]) -> dict[Place, bytes]:
-    """The rows that a packet's selections found."""
-    return {(row[0], row[1]): row[2] for rows in answers for row in rows if len(row) == 3}
 
 
 def _node_for(scope: bytes) -> int:

@@ -11,7 +11,6 @@ from bench.experiments import (
     limits,
     memory,
     mixed,
-    operations,
     overhead,
     rows,
     ycsb,
@@ -20,7 +19,6 @@ from bench.run import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     "limits": limits.run,
-    "operations": operations.run,
     "durable": durable.run,
     "growth": growth.run,
     "rows": rows.run,

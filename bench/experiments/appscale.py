@@ -15,14 +15,13 @@ from bench import data
 from bench.calls import Calls, Cycle, InOrder, WholeQuery, request
 from bench.client import Errors, Load, Sample
 from bench.measure import LoadFailed
+from bench.published import APPSCALE
 from bench.run import Run
 from bench.served import Served, on_each_store, served
 from protos import datastore_v3_pb2 as v3
 
 NAME = "appscale"
 OPERATIONS = ("put", "get", "delete", "no-op", "query")
-#: AppScale's own mean ms on sixteen nodes; where a range was published, its low end.
-PUBLISHED_MS = {"put": 190, "get": 140, "delete": 140, "no-op": 140, "query": 260}
 
 
 def run(bench: Run) -> None:
@@ -43,7 +42,8 @@ def _threads(bench: Run, place: Served, kind: bytes, threads: int) -> None:
         name = f"{place.store}: {operation}, {threads} threads"
         found = bench.once(NAME, name, lambda: {**place.named, **facts(measured(), operation, threads)})  # noqa: B023
         if threads == max(bench.scale.table.threads):
-            bench.at_most(NAME, f"{name}, the paper's mean", found["mean_ms"], PUBLISHED_MS[operation], unit="ms")
+            limit = APPSCALE.seconds[operation].low * 1e3
+            bench.at_most(NAME, f"{name}, the paper's mean", found["mean_ms"], limit, unit="ms")
 
 
 def _repeats(bench: Run, place: Served, kind: bytes, threads: int) -> list[Sample]:

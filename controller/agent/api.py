@@ -43,7 +43,9 @@ class Agent:
         }
 
     async def facts(self, asked: Ask) -> NodeFacts:
+        """Heard every few seconds, so the moment to look after logs, too."""
         del asked
+        await asyncio.to_thread(services.shorten_logs, self.home)
         if self._layout is None and self.home.layout.exists():
             self._layout = Layout.model_validate_json(self.home.layout.read_text(encoding="utf-8"))
         known = self._layout

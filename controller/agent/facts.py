@@ -29,6 +29,8 @@ def gather(home: Home, engines: Path | None, admin_port: int = ADMIN_PORT) -> No
         first_booted=home.first_boot.exists(),
         services=running,
         serves=_serves(running, admin_port),
+        left=home.left.exists(),
+        leaving=home.leaving.read_text(encoding="utf-8") if home.leaving.exists() else "",
         cpu_percent=psutil.cpu_percent(),
         memory_mib=memory.total // _MIB,
         available_mib=memory.available // _MIB,

@@ -38,6 +38,16 @@ class Home:
         return self.directory / "first-boot.done"
 
     @property
+    def left(self) -> Path:
+        """Is there once the node has given up its data to the others."""
+        return self.directory / "left.done"
+
+    @property
+    def leaving(self) -> Path:
+        """How far that is, in words."""
+        return self.directory / "run" / "leaving"
+
+    @property
     def prepared(self) -> Path:
         """Says for which layout and version the node was prepared."""
         return self.directory / "run" / "prepared"

@@ -1,8 +1,9 @@
 """Becomes a service's process: `launch PROGRAM BEGINS`, both paths. Run by supervisord, so: the standard library alone.
 
 PROGRAM is JSON: the command, the one that begins a cluster (null where that is no different), the environment, the
-directory, the log, and the mark that every process of the service carries in its environment. Before the start,
-processes of an earlier one are ended that have outlived their leader: they hold ports and files.
+directory, the log, the mark that every process of the service carries in its environment, and a digest of its settings,
+which they carry too. Before the start, processes of an earlier one are ended that have outlived their leader: they hold
+ports and files.
 """
 
 import json
@@ -12,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+MARK = "PBSERVER_NODE_SERVICE"
+DIGEST = "PBSERVER_NODE_SETTINGS"
 _POLL_SECONDS = 0.05
 
 
@@ -19,7 +22,7 @@ def marked(mark: str, *, below: bool = False) -> list[int]:
     """The live processes that carry `mark` in their environment, our own left out; `below`: those of all services of
     the node that the mark names.
     """
-    wanted = f"PBSERVER_NODE_SERVICE={mark}".encode()
+    wanted = f"{MARK}={mark}".encode()
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -58,7 +61,7 @@ def main(program: Path, begins: Path) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.chdir(wanted["directory"])
-    environment = {**os.environ, **wanted["environment"], "PBSERVER_NODE_SERVICE": wanted["mark"]}
+    environment = {**os.environ, **wanted["environment"], MARK: wanted["mark"], DIGEST: wanted["digest"]}
     os.execvpe(command[0], command, environment)  # noqa: S606 - a recipe of ours, no shell
 
 

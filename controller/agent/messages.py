@@ -45,15 +45,20 @@ class Stop(Message):
 
 
 class ServiceFacts(Message):
-    """`state` is supervisord's: RUNNING, STARTING, BACKOFF, STOPPED, EXITED, FATAL, STOPPING, UNKNOWN."""
+    """`state` is supervisord's: RUNNING, STARTING, BACKOFF, STOPPED, EXITED, FATAL, STOPPING, UNKNOWN. `stale`: it runs
+    with other settings than it would have after a start now.
+    """
 
     state: str
     pid: int
     memory_mib: int
+    stale: bool = False
 
 
 class NodeFacts(Message):
-    """What an agent says at every heartbeat. `serves`: whether the node's PBServer does, None where there is none."""
+    """What an agent says at every heartbeat. `serves`: whether the node's PBServer does, None where there is none.
+    `left`: it has given up its data; `leaving`: how far that is.
+    """
 
     version: str
     engines: Mapping[str, str]
@@ -61,6 +66,8 @@ class NodeFacts(Message):
     first_booted: bool
     services: Mapping[str, ServiceFacts]
     serves: bool | None
+    left: bool = False
+    leaving: str = ""
     cpu_percent: float
     memory_mib: int
     available_mib: int
@@ -100,12 +107,15 @@ class Trouble(Message):
 
 
 class NodeStatus(Message):
-    """`facts` are those of the last heartbeat, None before the first; `silent_seconds` since then."""
+    """`facts` are those of the last heartbeat, None before the first; `silent_seconds` since then. `joins`: it has no
+    part of the data yet, while others have.
+    """
 
     number: int
     name: str
     address: str
     roles: Sequence[str]
+    joins: bool = False
     silent_seconds: float
     facts: NodeFacts | None
 

@@ -1,14 +1,14 @@
 """What a layout means: the recipes' parts for its nodes. Pure."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from controller.databases import recipe as recipe_called
 from controller.engines import private
 from controller.gateways import HostGateways
-from controller.layout import Layout
+from controller.layout import QUORUM_STAYS, Layout
 from controller.recipe import Check, Cluster, Node, Recipe, Service, Stage
 from pbserver import __version__
 
@@ -45,15 +45,41 @@ class Parts:
     def data_nodes(self) -> tuple[int, ...]:
         return tuple(node.number for node in self.layout.database_nodes())
 
-    def cluster(self, primary: int = 1, running: Iterable[int] = ()) -> Cluster:
-        nodes = self.layout.database_nodes()
+    @cached_property
+    def leaving(self) -> tuple[int, ...]:
+        return tuple(number for number, node in self.nodes.items() if self.layout.machine_of(node).leaving)
+
+    @cached_property
+    def keepers(self) -> tuple[int, ...]:
+        return tuple(self.layout.numbers[each.address] for each in self.layout.keepers)
+
+    @cached_property
+    def entries(self) -> tuple[int, ...]:
+        """The nodes that are to run a PBServer."""
+        hosts = {each.address for each in self.layout.gateways}
+        return tuple(number for number, node in self.nodes.items() if node.host in hosts)
+
+    def cluster(self, primary: int = 1, running: Iterable[int] = (), without: Collection[int] = ()) -> Cluster:
+        """`without`: nodes that do not count, because they have left or never joined."""
+        nodes = tuple(node for node in self.layout.database_nodes() if node.number not in without)
         return Cluster(
             nodes,
             {name: private.place(name, self.layout.engines_directory) for name in self.recipe.ENGINES},
             self.nodes[primary],
             frozenset(self.nodes[number] for number in running),
-            tuple(node.host for node in self.layout.every_node() if node not in nodes),
+            tuple(node.host for number, node in self.nodes.items() if number not in self.data_nodes),
+            self.layout.replication,
+            frozenset(self.nodes[number] for number in self.leaving),
+            {node: tokens for node in nodes if (tokens := self.layout.machine_of(node).tokens)},
+            tuple(self.nodes[number] for number in self.keepers),
         )
+
+    def other_quorum(self, founded: Collection[int]) -> str:
+        """Why the layout cannot be that of a cluster which was founded with these keepers; empty: it can."""
+        if {*founded} == {*self.keepers}:
+            return ""
+        had, has = (", ".join(f"node{each}" for each in sorted(all_)) or "no node" for all_ in (founded, self.keepers))
+        return f"role zookeeper: {had} had it, {has} has it now; put that back, {QUORUM_STAYS}"
 
     def recipes_of(self, number: int) -> tuple[Recipe, ...]:
         """A node that is a gateway alone has nothing of the database."""

@@ -1,6 +1,8 @@
 """A node's services under supervisord, by its XML-RPC over a socket that is the owner's alone."""
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +20,8 @@ from controller.agent.messages import ServiceFacts
 AGENT = "agent"
 #: A service in one of these has a process, or is about to.
 RUNNING = frozenset({"RUNNING", "STARTING", "BACKOFF"})
+#: supervisord sees to its own log and to the agent's.
+MOST_LOG_BYTES = 20 << 20
 _MIB = 1 << 20
 _POLL_SECONDS = 0.1
 
@@ -30,7 +34,7 @@ def states(home: Home) -> dict[str, ServiceFacts]:
     """Of all services, the agent itself left out."""
     with _supervisord(home) as supervisord:
         found: list[dict[str, Any]] = supervisord.getAllProcessInfo()
-    return {each["name"]: _facts(each) for each in found if each["name"] != AGENT}
+    return {each["name"]: _facts(home, each) for each in found if each["name"] != AGENT}
 
 
 def adopt(home: Home) -> None:
@@ -64,6 +68,17 @@ def stop(home: Home, service: str) -> None:
     launch.end(mark)
 
 
+def shorten_logs(home: Home) -> None:
+    """Of services: what is in a log that has grown too long goes to NAME.log.1, in the place of what was there. The
+    process goes on writing to the same file, which begins anew (launch.py opens it so); a line may be lost.
+    """
+    for program in home.prepared.parent.glob("*.program"):
+        log = home.log / f"{program.stem}.log"
+        if log.exists() and log.stat().st_size > MOST_LOG_BYTES:
+            shutil.copyfile(log, log.with_suffix(".log.1"))
+            os.truncate(log, 0)
+
+
 @contextmanager
 def _supervisord(home: Home) -> Iterator[Any]:
     """Raises ServiceError. A service that runs already, or is stopped already, is none."""
@@ -78,9 +93,13 @@ def _supervisord(home: Home) -> Iterator[Any]:
         raise ServiceError(f"supervisord does not answer at {home.supervisor}: {error}") from error
 
 
-def _facts(info: Mapping[str, Any]) -> ServiceFacts:
-    memory = 0
+def _facts(home: Home, info: Mapping[str, Any]) -> ServiceFacts:
+    memory, stale = 0, False
     if info["pid"]:
-        with suppress(psutil.NoSuchProcess):
-            memory = psutil.Process(info["pid"]).memory_info().rss // _MIB
-    return ServiceFacts(state=info["statename"], pid=info["pid"], memory_mib=memory)
+        with suppress(psutil.NoSuchProcess, FileNotFoundError):
+            process = psutil.Process(info["pid"])
+            memory = process.memory_info().rss // _MIB
+            program = json.loads(home.program(info["name"]).read_text(encoding="utf-8"))
+            # None: it is the launcher still.
+            stale = process.environ().get(launch.DIGEST) not in (None, program["digest"])
+    return ServiceFacts(state=info["statename"], pid=info["pid"], memory_mib=memory, stale=stale)

@@ -13,9 +13,11 @@ FIRST_BOOT = "first_boot"
 ON_DISK = "on_disk"
 LET_BEGIN = "let_begin"
 CHECK = "check"
+ADMIT = "admit"
+LEAVE = "leave"
 
-#: How long each may take; engines come over the network.
-SECONDS = {PREPARE: 1800, FIRST_BOOT: 180, ON_DISK: 120, LET_BEGIN: 30, CHECK: 40}
+#: How long each may take; engines come over the network, and all data of a node goes over it when it leaves.
+SECONDS = {PREPARE: 1800, FIRST_BOOT: 180, ON_DISK: 120, LET_BEGIN: 30, CHECK: 40, ADMIT: 60, LEAVE: 24 * 3600}
 _SHOWN_CHARACTERS = 2000
 
 

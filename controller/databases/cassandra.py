@@ -10,6 +10,7 @@ from controller import jvm
 from controller.recipe import (
     Cluster,
     Command,
+    Membership,
     Needs,
     Node,
     NotReady,
@@ -18,11 +19,13 @@ from controller.recipe import (
     first_node,
     needs_no_leave,
     nothing_on_disk,
+    runs_nothing,
 )
 from controller.rendering import render
 
 ENGINES = ("java", "cassandra")
 MOST_NODES = 9
+MEMBERSHIP = Membership()
 
 PORT = 9042
 _STORAGE_PORT = 7000
@@ -55,15 +58,22 @@ _PROPERTIES = {
     "cassandra.shutdown_announce_in_ms": "200",
     "cassandra.skip_wait_for_gossip_to_settle": "0",
     "cassandra.superuser_setup_delay_ms": "0",
+    "cassandra-foreground": "yes",  # else it closes its output once it has started, and the log says nothing more
 }
 
 
 def files(node: Node, cluster: Cluster) -> Mapping[Path, str]:
     return {
         node.conf / "cassandra.yaml": render(
-            "cassandra.yaml.j2", node=node, seed=cluster.hosts[0], port=PORT, storage_port=_STORAGE_PORT
+            "cassandra.yaml.j2",
+            node=node,
+            seed=cluster.hosts[0],
+            port=PORT,
+            storage_port=_STORAGE_PORT,
+            tokens=cluster.tokens.get(node, ()),
         ),
         node.conf / "logback.xml": render("logback.xml.j2"),
+        _decommission(node): render("Decommission.java"),
     }
 
 
@@ -86,8 +96,8 @@ def services(node: Node, cluster: Cluster) -> Sequence[Service]:
     return [Service("cassandra", command, stop_seconds=20)]
 
 
-def needs(node: Node) -> Needs:
-    del node
+def needs(node: Node, cluster: Cluster) -> Needs:
+    del node, cluster
     return Needs(4 * _HEAP_MIB, {PORT: "CQL", _STORAGE_PORT: "other nodes"})
 
 
@@ -105,12 +115,20 @@ def log_files(node: Node) -> Sequence[Path]:
 
 
 def store_urls(cluster: Cluster) -> Sequence[str]:
-    return [f"cassandra:{places}" for places in cluster.entry_points(PORT)]
+    """The keyspace is PBServer's to create: the replicas that are asked for go with the URL."""
+    asked = f"?replication={cluster.replication}" if cluster.replication else ""
+    return [f"cassandra:{places}{asked}" for places in cluster.entry_points(PORT)]
 
 
 on_disk = nothing_on_disk
 primary_of = first_node
 let_begin = needs_no_leave
+admission = runs_nothing
+
+
+def departure(node: Node, cluster: Cluster) -> Sequence[Command]:
+    java = cluster.engines["java"] / "bin" / "java"
+    return [Command((str(java), "-Xmx64m", str(_decommission(node)), str(node.data)))]
 
 
 def choose_primary(cluster: Cluster) -> Node:
@@ -129,11 +147,10 @@ def answers(node: Node, cluster: Cluster) -> None:
 
 
 def ready(node: Node, cluster: Cluster) -> None:
-    replicas = min(3, len(cluster.nodes))
     with _session(node) as session:
         session.execute(
             "CREATE KEYSPACE IF NOT EXISTS pbserver_ready WITH replication = "
-            f"{{'class': 'NetworkTopologyStrategy', '{DATACENTER}': {replicas}}}"
+            f"{{'class': 'NetworkTopologyStrategy', '{DATACENTER}': {cluster.copies}}}"
         )
         session.execute("CREATE TABLE IF NOT EXISTS pbserver_ready.rows (s text, k text, v text, PRIMARY KEY (s, k))")
         session.execute("INSERT INTO pbserver_ready.rows (s, k, v) VALUES ('s', %s, 'written')", [node.name])
@@ -142,6 +159,10 @@ def ready(node: Node, cluster: Cluster) -> None:
             found = [row.v for row in session.execute(query, [node.name])]
             if found != ["written"]:
                 raise NotReady(f"{node.host}:{PORT} returns {found} for what was written")
+
+
+def _decommission(node: Node) -> Path:
+    return node.conf / "Decommission.java"
 
 
 @contextmanager

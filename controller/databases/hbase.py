@@ -1,4 +1,7 @@
-"""HBase on HDFS: the first node has the masters (ZooKeeper, NameNode, HMaster), every node stores and serves."""
+"""HBase on HDFS: the first node has the masters (NameNode, HMaster), every node stores and serves.
+
+ZooKeeper runs where the cluster says (`keepers`), else beside the masters.
+"""
 
 import json
 import socket
@@ -9,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from controller import jvm
+from controller.databases import quorum
 from controller.recipe import (
     Check,
     Cluster,
     Command,
+    Membership,
     Needs,
     Node,
     NotReady,
@@ -26,10 +31,11 @@ from controller.rendering import render
 
 ENGINES = ("java", "hbase")
 MOST_NODES = 9
+#: A node that joins is given regions by HBase's balancer, which looks every 5 minutes.
+MEMBERSHIP = Membership()
 
 #: Of the Thrift2 servers, one on every node.
 PORT = 9091
-_ZOOKEEPER_PORT = 2181
 _NAMENODE_PORT = 8020
 _NAMENODE_HTTP_PORT = 9870
 _DATANODE_PORT = 9866
@@ -40,16 +46,25 @@ _DATANODE_IPC_PORT = 9867
 _ANSWER_SECONDS = 10
 _NAMENODE_FACTS = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
 
-#: Service -> heap in MiB and what to run, in the order of the boot; the first three on the primary only.
+#: A Thrift server tries for so long, by default for 20 minutes. PBServer gives up after 10 s (ANSWER_SECONDS of the
+#: adapter): what it has given up should not be written long afterwards, nor keep a thread from others.
+_OPERATION_MS = 9000
+#: Service -> heap in MiB and what to run, in the order of the boot.
 _ROLES = {
-    "zookeeper": (64, "org.apache.zookeeper.server.quorum.QuorumPeerMain", ("zoo.cfg",)),
+    "zookeeper": (quorum.HEAP_MIB, quorum.MAIN, (quorum.CONFIG,)),
     "namenode": (160, "org.apache.hadoop.hdfs.server.namenode.NameNode", ()),
     "datanode": (128, "org.apache.hadoop.hdfs.server.datanode.DataNode", ()),
     "master": (192, "org.apache.hadoop.hbase.master.HMaster", ("start",)),
     "regionserver": (256, "org.apache.hadoop.hbase.regionserver.HRegionServer", ("start",)),
-    "thrift": (128, "org.apache.hadoop.hbase.thrift2.ThriftServer", ("start", "-p", str(PORT), "--infoport", "-1")),
+    "thrift": (
+        128,
+        "org.apache.hadoop.hbase.thrift2.ThriftServer",
+        ("-D", f"hbase.client.operation.timeout={_OPERATION_MS}", "start", "-p", str(PORT), "--infoport", "-1"),
+    ),
 }
-_MASTERS = ("zookeeper", "namenode", "master")
+_TOOL_MIB = 96
+#: How often HDFS looks whether a node that leaves has blocks that are nowhere else; twice at least, by default in 30 s.
+_LEAVING_SECONDS = 3
 #: HMaster waits for region servers before it obeys SIGTERM, and needs nothing that it would write then.
 _STOP_SECONDS = 6
 
@@ -64,6 +79,32 @@ _OPTIONS = (
 )
 
 
+#: A node that is frozen or cut off holds its connections, so whoever waits for it must give up. With the defaults, a
+#: minute each, it cost 72 to 135 s of service. Where HDFS has as many nodes as copies it writes to a silent DataNode
+#: until that is dead: after 11 s (two recheck-intervals and ten heartbeats), which is before ZooKeeper's session ends
+#: (15 s) and the log of its region server is split.
+_HDFS_WITHOUT_A_NODE = {
+    "dfs.namenode.stale.datanode.interval": 5000,
+    "dfs.namenode.avoid.read.stale.datanode": "true",
+    "dfs.namenode.avoid.write.stale.datanode": "true",
+    "dfs.client.socket-timeout": 5000,
+    "dfs.datanode.socket.write.timeout": 5000,
+    "ipc.client.connect.timeout": 3000,
+    "ipc.client.connect.max.retries.on.timeouts": 1,
+    # A copy that was to go to such a node is asked for again after once or twice as long, by default 300 s: until then
+    # the node it was to come from cannot leave.
+    "dfs.namenode.reconstruction.pending.timeout-sec": 20,
+}
+#: The lease of a log is asked for again after twice what HDFS waits for a DataNode.
+_HBASE_WITHOUT_A_NODE = {
+    "hbase.lease.recovery.first.pause": 1000,
+    "hbase.lease.recovery.dfs.timeout": 11_000,
+    "hbase.rpc.timeout": 5000,
+    "hbase.client.scanner.timeout.period": 10_000,
+    "hbase.ipc.client.socket.timeout.connect": 3000,
+}
+
+
 def files(node: Node, cluster: Cluster) -> Mapping[Path, str]:
     """The jars of HDFS come without the folders of its web pages and do not start unless they find them."""
     sites = {
@@ -71,49 +112,47 @@ def files(node: Node, cluster: Cluster) -> Mapping[Path, str]:
         "hdfs-site.xml": _hdfs(node, cluster),
         "hbase-site.xml": _hbase(node, cluster),
     }
+    voters = _voters(cluster)
     pages = [node.conf / "webapps" / name / "WEB-INF" / "web.xml" for name in ("hdfs", "datanode")]
     return {
         **{node.conf / name: render("site.xml.j2", properties=properties) for name, properties in sites.items()},
         **{page: "<web-app/>\n" for page in pages},
         node.conf / "log4j.properties": render("log4j.properties.j2"),
-        node.conf / "zoo.cfg": render(
-            "zoo.cfg.j2", node=node, nodes=[node], port=_ZOOKEEPER_PORT, data=node.data / "zookeeper"
-        ),
+        _departure(node): render("Departure.java"),
+        _excluded(node): "".join(f"{each.host}\n" for each in cluster.nodes if each in cluster.leaving),
+        **(quorum.files(node, voters, node.data / "zookeeper") if node in voters else {}),
     }
 
 
 def services(node: Node, cluster: Cluster) -> Sequence[Service]:
     return [
-        Service(name, _command(name, node, cluster), stop_seconds=_STOP_SECONDS)
-        for name in _ROLES
-        if name not in _MASTERS or node == cluster.nodes[0]
+        Service(name, _command(name, node, cluster), stop_seconds=_STOP_SECONDS) for name in _services(node, cluster)
     ]
 
 
-def needs(node: Node) -> Needs:
+def needs(node: Node, cluster: Cluster) -> Needs:
     """Of the JVMs' memory, a part beside the heap grows with the load."""
-    names = [name for name in _ROLES if name not in _MASTERS or node.number == 1]
-    ports = {
-        PORT: "Thrift",
-        _REGION_SERVER_PORT: "the region server",
-        _datanode_port(node): "the DataNode",
-        _DATANODE_HTTP_PORT: "the DataNode's page",
-        _DATANODE_IPC_PORT: "the DataNode's commands",
+    ports: dict[str, Mapping[int, str]] = {
+        "zookeeper": quorum.ports(_voters(cluster)),
+        "namenode": {_NAMENODE_PORT: "the NameNode", _NAMENODE_HTTP_PORT: "the NameNode's page"},
+        "datanode": {
+            _datanode_port(node): "the DataNode",
+            _DATANODE_HTTP_PORT: "the DataNode's page",
+            _DATANODE_IPC_PORT: "the DataNode's commands",
+        },
+        "master": {_MASTER_PORT: "HMaster"},
+        "regionserver": {_REGION_SERVER_PORT: "the region server"},
+        "thrift": {PORT: "Thrift"},
     }
-    if node.number == 1:
-        ports |= {
-            _ZOOKEEPER_PORT: "ZooKeeper",
-            _NAMENODE_PORT: "the NameNode",
-            _NAMENODE_HTTP_PORT: "the NameNode's page",
-            _MASTER_PORT: "HMaster",
-        }
-    return Needs(2 * sum(_ROLES[name][0] for name in names), ports)
+    names = _services(node, cluster)
+    taken = {port: what for name in names for port, what in ports[name].items()}
+    return Needs(2 * sum(_ROLES[name][0] for name in names), taken)
 
 
 def stages(cluster: Cluster) -> Sequence[Stage]:
     masters = (cluster.nodes[0],)
     return [
-        Stage("zookeeper", masters, _opens(_ZOOKEEPER_PORT)),
+        Stage("zookeeper", _voters(cluster), quorum.serves),
         Stage("namenode", masters, _opens(_NAMENODE_PORT)),
         Stage("datanode", cluster.nodes, stores_blocks),
         Stage("master", masters, _opens(_MASTER_PORT)),
@@ -139,6 +178,17 @@ def store_urls(cluster: Cluster) -> Sequence[str]:
 on_disk = nothing_on_disk
 primary_of = first_node
 let_begin = needs_no_leave
+
+
+def admission(node: Node, cluster: Cluster) -> Sequence[Command]:
+    """Whoever has left may store blocks again. A node's departure sees to the NameNode itself, when it is time."""
+    if cluster.leaving:
+        return []
+    return [Command(_tool(node, cluster, "org.apache.hadoop.hdfs.tools.DFSAdmin", "-refreshNodes"))]
+
+
+def departure(node: Node, cluster: Cluster) -> Sequence[Command]:
+    return [Command(_tool(node, cluster, str(_departure(node)), node.host))]
 
 
 def choose_primary(cluster: Cluster) -> Node:
@@ -172,6 +222,16 @@ def ready(node: Node, cluster: Cluster) -> None:
             raise NotReady(f"{node.host}:{PORT} returns {found} for what was written")
 
 
+def _voters(cluster: Cluster) -> tuple[Node, ...]:
+    """ZooKeeper's servers."""
+    return cluster.keepers or cluster.nodes[:1]
+
+
+def _services(node: Node, cluster: Cluster) -> list[str]:
+    """Of one node, in the order of the boot."""
+    return [stage.service for stage in stages(cluster) if node in stage.nodes]
+
+
 def _core(node: Node, cluster: Cluster) -> dict[str, object]:
     return {
         "fs.defaultFS": f"hdfs://{cluster.nodes[0].host}:{_NAMENODE_PORT}",
@@ -186,7 +246,7 @@ def _hdfs(node: Node, cluster: Cluster) -> dict[str, object]:
     """
     master = cluster.nodes[0].host
     return {
-        "dfs.replication": min(3, len(cluster.nodes)),
+        "dfs.replication": cluster.copies,
         "dfs.namenode.name.dir": (node.data / "namenode").as_uri(),
         "dfs.datanode.data.dir": (node.data / "datanode").as_uri(),
         "dfs.namenode.rpc-address": f"{master}:{_NAMENODE_PORT}",
@@ -199,13 +259,16 @@ def _hdfs(node: Node, cluster: Cluster) -> dict[str, object]:
         "dfs.client.use.datanode.hostname": "true",
         "dfs.namenode.datanode.registration.ip-hostname-check": "false",
         "dfs.permissions.enabled": "false",
+        "dfs.hosts.exclude": _excluded(node),
+        "dfs.namenode.decommission.interval": _LEAVING_SECONDS,
         "dfs.namenode.safemode.extension": 0,
         "dfs.namenode.safemode.min.datanodes": 1,
         "dfs.heartbeat.interval": 1,
-        "dfs.namenode.heartbeat.recheck-interval": 5000,
+        "dfs.namenode.heartbeat.recheck-interval": 500,
         "dfs.blocksize": 16 << 20,
         "dfs.datanode.du.reserved": 0,
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+        **_HDFS_WITHOUT_A_NODE,
     }
 
 
@@ -217,9 +280,9 @@ def _hbase(node: Node, cluster: Cluster) -> dict[str, object]:
         "hbase.cluster.distributed": "true",
         "hbase.tmp.dir": node.data / "tmp",
         "hbase.wal.provider": "asyncfs",
-        "hbase.zookeeper.quorum": master,
-        "hbase.zookeeper.property.clientPort": _ZOOKEEPER_PORT,
-        "zookeeper.session.timeout": 10_000,
+        "hbase.zookeeper.quorum": ",".join(voter.host for voter in _voters(cluster)),
+        "hbase.zookeeper.property.clientPort": quorum.PORT,
+        "zookeeper.session.timeout": 15_000,
         "hbase.master.hostname": node.host,
         "hbase.master.ipc.address": node.host,
         "hbase.master.info.port": -1,
@@ -234,6 +297,7 @@ def _hbase(node: Node, cluster: Cluster) -> dict[str, object]:
         "hbase.regionserver.thrift.ipaddress": node.host,
         "hbase.thrift.ipaddress": node.host,
         "hbase.thrift.info.port": -1,
+        **_HBASE_WITHOUT_A_NODE,
     }
 
 
@@ -242,6 +306,20 @@ def _command(name: str, node: Node, cluster: Cluster) -> tuple[str, ...]:
     in_conf = [str(node.conf / argument) if argument.endswith(".cfg") else argument for argument in arguments]
     classpath = [node.conf, cluster.engines["hbase"] / "lib"]
     return jvm.command(cluster.engines["java"], heap, classpath, main, *in_conf, options=_OPTIONS)
+
+
+def _tool(node: Node, cluster: Cluster, main: str, argument: str) -> tuple[str, ...]:
+    classpath = [node.conf, cluster.engines["hbase"] / "lib"]
+    return jvm.command(cluster.engines["java"], _TOOL_MIB, classpath, main, argument, options=_OPTIONS)
+
+
+def _departure(node: Node) -> Path:
+    return node.conf / "Departure.java"
+
+
+def _excluded(node: Node) -> Path:
+    """Names the nodes that are to store no blocks; the NameNode reads its own."""
+    return node.conf / "excluded"
 
 
 def _datanode_port(node: Node) -> int:

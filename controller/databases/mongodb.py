@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from controller.recipe import (
     Cluster,
     Command,
+    Membership,
     Needs,
     Node,
     NotReady,
@@ -16,6 +17,7 @@ from controller.recipe import (
     first_node,
     needs_no_leave,
     nothing_on_disk,
+    runs_nothing,
 )
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 ENGINES = ("ferretdb",)
 MOST_NODES = 1
+MEMBERSHIP = Membership()
 
 PORT = 27017
 DATABASE = "pbserver"
@@ -39,8 +42,8 @@ def services(node: Node, cluster: Cluster) -> Sequence[Service]:
     return [Service("ferretdb", (str(program), f"--listen={node.host}:{PORT}", f"--data={node.data}/"))]
 
 
-def needs(node: Node) -> Needs:
-    del node
+def needs(node: Node, cluster: Cluster) -> Needs:
+    del node, cluster
     return Needs(256, {PORT: "MongoDB's protocol"})
 
 
@@ -65,6 +68,8 @@ def store_urls(cluster: Cluster) -> Sequence[str]:
 on_disk = nothing_on_disk
 primary_of = first_node
 let_begin = needs_no_leave
+admission = runs_nothing
+departure = runs_nothing
 
 
 def choose_primary(cluster: Cluster) -> Node:

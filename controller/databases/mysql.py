@@ -1,4 +1,7 @@
-"""MySQL as a MariaDB Galera cluster: every node takes writes; one begins the cluster, the others copy its data."""
+"""MySQL as a MariaDB Galera cluster: every node takes writes; one begins the cluster, the others copy its data.
+
+A single node is a MariaDB without Galera.
+"""
 
 import os
 import platform
@@ -8,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.recipe import Cluster, Command, Needs, Node, NotReady, Service, Stage
+from controller.recipe import Cluster, Command, Membership, Needs, Node, NotReady, Service, Stage, runs_nothing
 from controller.rendering import render
 
 ENGINES = ("mariadb",)
 MOST_NODES = 9
+MEMBERSHIP = Membership(does_without=True, fewest=2)  # one alone is no Galera
 
 PORT = 3306
 DATABASE = "pbserver"
@@ -49,12 +53,13 @@ def files(node: Node, cluster: Cluster) -> Mapping[Path, str]:
 
 
 def services(node: Node, cluster: Cluster) -> Sequence[Service]:
-    begins = ("--wsrep-new-cluster",) if node == cluster.primary and not cluster.running else ()
+    founder = node == cluster.primary and not cluster.running and not _is_alone(cluster)
+    begins = ("--wsrep-new-cluster",) if founder else ()
     return [Service("mariadbd", (*_mariadbd(node, cluster), *begins), _environment(node, cluster), stop_seconds=20)]
 
 
-def needs(node: Node) -> Needs:
-    del node
+def needs(node: Node, cluster: Cluster) -> Needs:
+    del node, cluster
     return Needs(512, {PORT: "SQL", 4567: "other nodes", 4568: "missed writes", 4444: "a copy of all data"})
 
 
@@ -78,6 +83,18 @@ def first_boot(primary: Node, cluster: Cluster) -> Sequence[Command]:
         f"--extra-file={primary.conf / 'first-boot.sql'}",
     )
     return [Command(arguments, _environment(primary, cluster))]
+
+
+def admission(node: Node, cluster: Cluster) -> Sequence[Command]:
+    """Accounts are data: what one node does all do, and a joiner copies."""
+    program = cluster.engines["mariadb"] / "usr/bin/mariadb"
+    socket = node.data.relative_to(node.directory) / "mariadbd.sock"  # a longer path might be too long for a socket
+    sql = render("galera-members.sql.j2", database=DATABASE, user=USER, places=_places(cluster))
+    arguments = (str(program), "--no-defaults", "--user=root", f"--socket={socket}")
+    return [Command(arguments, _environment(node, cluster), sql)]
+
+
+departure = runs_nothing  # every node has all rows; one that stops says so, and the others need it for no majority
 
 
 def log_files(node: Node) -> Sequence[Path]:
@@ -149,7 +166,9 @@ def most_advanced(positions: Mapping[Node, int]) -> Node:
 
 def synced(node: Node, cluster: Cluster) -> None:
     """That the node has the others' data and takes part."""
-    del cluster
+    if _is_alone(cluster):
+        ready(node, cluster)
+        return
     rows = _ask(node, "", ["SHOW STATUS LIKE 'wsrep_local_state_comment'"])
     if rows != [("wsrep_local_state_comment", "Synced")]:
         raise NotReady(f"{node.host}:{PORT}: {rows}")
@@ -187,6 +206,10 @@ def _ask(node: Node, database: str, statements: Iterable[str]) -> list[tuple[obj
             return list(cursor.fetchall())
     except pymysql.Error as error:
         raise NotReady(f"{node.host}:{PORT}: {error}") from error
+
+
+def _is_alone(cluster: Cluster) -> bool:
+    return len(cluster.nodes) == 1
 
 
 def _recovered(node: Node, cluster: Cluster) -> int:

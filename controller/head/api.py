@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from contextlib import suppress
 
 import structlog
@@ -12,7 +12,7 @@ from adapters.hosts import Host
 from controller.agent import files
 from controller.agent.api import Call
 from controller.agent.home import AgentSettings, Home
-from controller.agent.messages import NodeStatus, Since, Status, Trouble, Want
+from controller.agent.messages import Done, NodeStatus, Since, Status, Trouble, Want
 from controller.agent.parts import VERSION, Parts
 from controller.agent.services import RUNNING
 from controller.head.calls import Agents
@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 def head_calls(home: Home, settings: AgentSettings, secret: SecretStr) -> dict[str, Call]:
     """Starts the head, which goes on with what was wanted last."""
     calls = HeadCalls(home, Head(home, settings, Agents(home, secret)))
-    return {"want": (Want, calls.want), "status": (Since, calls.status)}
+    return {"may": (Want, calls.may), "want": (Want, calls.want), "status": (Since, calls.status)}
 
 
 class HeadCalls:
@@ -39,6 +39,11 @@ class HeadCalls:
             head.want(Want.model_validate_json(home.wanted.read_text(encoding="utf-8")))
         self._loop = asyncio.create_task(head.run())
         self._loop.add_done_callback(_end_with_it)
+
+    async def may(self, want: Want) -> Done:
+        """Whether the cluster may be up with that layout."""
+        refusal = self._head.founding.refusal(Parts(want.layout))
+        return Done(ok=not refusal, text=refusal)
 
     async def want(self, want: Want) -> Status:
         """Is kept for the time after a reboot, too."""
@@ -76,7 +81,7 @@ class HeadCalls:
             down=not head.up and head.steps.sentence == ALL_DOWN,
             sentences=sentences,
             nodes=[self._node(parts, number) for number in parts.nodes],
-            troubles=_troubles(parts, observed, head.memory.fatal),
+            troubles=_troubles(parts, observed, head.memory.fatal, head.joining(parts)),
             awaited=_awaited(parts, observed, head.steps.actions),
             entry_points=[str(Host(host, parts.layout.ports.pbserver)) for host in entries],
         )
@@ -87,11 +92,13 @@ class HeadCalls:
 
     def _node(self, parts: Parts, number: int) -> NodeStatus:
         node, memory = parts.nodes[number], self._head.memory
+        machine = parts.layout.machine_of(node)
         return NodeStatus(
             number=number,
             name=node.name,
             address=node.host,
-            roles=[str(role) for role in parts.layout.machine_of(node).roles],
+            joins=number in self._head.joining(parts),
+            roles=[*map(str, machine.roles), *["leaving"] * machine.leaving],
             silent_seconds=round(time.monotonic() - memory.heard[number], 1),
             facts=memory.facts.get(number),
         )
@@ -108,15 +115,15 @@ def _runs(observed: Observed, number: int, service: str) -> bool:
     return observed.nodes[number].services.get(service) in RUNNING
 
 
-def _troubles(parts: Parts, observed: Observed, fatal: Set[tuple[int, str]]) -> list[Trouble]:
-    """What the operator should know; a check that may still pass is none."""
+def _troubles(parts: Parts, observed: Observed, fatal: Set[tuple[int, str]], joining: Collection[int]) -> list[Trouble]:
+    """What the operator should know; a check that may still pass is none, nor is one of a node that gets its data."""
     found = [
         (number, "heartbeat", f"silent for {seen.silent_seconds:.0f} s")
         for number, seen in observed.nodes.items()
         if not seen.answers and seen.silent_seconds >= MISSING_SECONDS
     ]
     for (kind, number, service), text in observed.failed.items():
-        if kind is Kind.CHECK and (number, service) in observed.late:
+        if kind is Kind.CHECK and (number, service) in observed.late and number not in joining:
             found.append((number, service, f"not ready in time: {text}"))
         elif kind is Kind.CHECK and (number, service) in fatal:
             found.append((number, service, f"ends again and again: {text}"))

@@ -9,6 +9,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPError
 from adapters.hosts import Host
 from controller.agent.home import Home
 from controller.agent.messages import Message
+from controller.causes import cause
 
 _Answer = TypeVar("_Answer", bound=Message)
 _CONNECT_SECONDS = 3.0
@@ -47,4 +48,4 @@ class Agents:
             said = error.response.body.decode(errors="replace")[:500] if error.response else ""
             raise Unanswered(f"{place}: {said or error}") from error
         except (OSError, ValidationError) as error:
-            raise Unanswered(f"{place}: {error or type(error).__name__}") from error
+            raise Unanswered(f"{place}: {cause(error)}") from error

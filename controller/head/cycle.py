@@ -3,9 +3,8 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
 
 import structlog
@@ -17,6 +16,7 @@ from controller.agent.parts import READY, VERSION, Parts
 from controller.agent.services import RUNNING
 from controller.gateways import NAME as GATEWAY
 from controller.head.calls import Agents, Unanswered
+from controller.head.founding import Founding
 from controller.head.steps import next_steps
 from controller.head.view import Action, Kind, Observed, Seen, Steps, Wanted
 from controller.recipe import Node, NotReady
@@ -52,13 +52,28 @@ class Memory:
     primary: int | None = None
     begun: bool = False
     on_disk: dict[int, str] = field(default_factory=dict)
+    admitted: bool = False
+
+    def of(self, before: Parts, after: Parts) -> "Memory":
+        """What of it is true of another layout: the nodes that are in both."""
+        kept = {number for number, node in after.nodes.items() if before.nodes.get(number) == node}
+        now = time.monotonic()
+        return Memory(
+            {number: self.heard[number] if number in kept else now for number in after.nodes},
+            {number: each for number, each in self.facts.items() if number in kept},
+            self.answers & kept,
+            {pair: each for pair, each in self.passed.items() if pair[0] in kept},
+            primary=self.primary if self.primary in kept else None,
+            begun=self.begun,
+            on_disk=self.on_disk,
+        )
 
 
 class Head:
     """Of one cluster. `want` and the loop run on the same event loop."""
 
     def __init__(self, home: Home, settings: AgentSettings, agents: Agents) -> None:
-        self._home = home
+        self.founding = Founding(home)
         self._port = settings.port
         self._agents = agents
         self._wake = asyncio.Event()
@@ -71,20 +86,31 @@ class Head:
         self.steps = Steps("nothing is wanted yet")
         self.memory = Memory({})
 
-    @property
-    def founded(self) -> bool:
-        return self._founded.exists()
+    def joining(self, parts: Parts) -> set[int]:
+        """The nodes that have no part of the data yet, while others have; getting it takes as long as there is data."""
+        return {*parts.data_nodes} - self.founding.joined if self.founding.done else set()
 
-    @property
-    def _founded(self) -> Path:
-        return self._home.agent / "founded"
+    def _note_members(self, parts: Parts) -> None:
+        """Before anything else is done that may make a difference."""
+        joined = self.founding.joined
+        services = {stage.service for stage in parts.recipe.stages(parts.cluster(running=parts.data_nodes))}
+        passed = self.observed(parts).passed
+        now = {
+            number
+            for number in parts.data_nodes
+            if number in joined
+            or all((number, each) in passed for each in services & {*parts.services(number, parts.cluster())})
+        }
+        if now != joined and (self.founding.done or self.steps.whole):
+            self.founding.note(now, parts)
 
     def want(self, want: Want) -> None:
         """From now on."""
         if self.parts is None or self.parts.layout != want.layout:
             self._forget()
-            self.parts = Parts(want.layout)
-            self.memory = Memory(dict.fromkeys(self.parts.nodes, time.monotonic()))
+            before, self.parts = self.parts, Parts(want.layout)
+            now = time.monotonic()
+            self.memory = self.memory.of(before, self.parts) if before else Memory(dict.fromkeys(self.parts.nodes, now))
             self._hearts = [asyncio.create_task(self._heart(node)) for node in self.parts.nodes.values()]
         self.memory.failed.clear()
         self.memory.fatal.clear()
@@ -113,31 +139,33 @@ class Head:
     async def _cycle(self, parts: Parts) -> None:
         self._remember(parts)
         self.steps = next_steps(self.wanted(parts), self.observed(parts))
-        if self.steps.whole and not self.founded:
-            self._founded.touch()
+        self._note_members(parts)
         await self._say(self.steps.sentence)
+        if parts is not self.parts:
+            return  # something else is wanted since
         for action in self.steps.actions:
             if action not in self._busy:
                 self._busy[action] = asyncio.create_task(self._do(action, parts))
 
     def wanted(self, parts: Parts) -> Wanted:
-        return Wanted(parts, self.up, VERSION, self.founded)
+        return Wanted(parts, self.up, VERSION, self.founding.done)
 
     def observed(self, parts: Parts) -> Observed:
         """The view of this cycle."""
-        memory, now = self.memory, time.monotonic()
+        memory, now, left = self.memory, time.monotonic(), self._left(parts)
         seconds = {
             stage.service: stage.boot_timeout_seconds for stage in parts.stages(parts.cluster(running=parts.data_nodes))
         }
         return Observed(
-            {number: self._seen(parts, number) for number in parts.nodes},
+            {number: self._seen(parts, number, left) for number in parts.nodes},
             frozenset(pair for pair, were in memory.passed.items() if were == self._processes(*pair)),
             frozenset(pair for pair, begun in memory.since.items() if now - begun > seconds.get(pair[1], 0)),
             dict(memory.failed),
             memory.primary,
+            memory.admitted,
         )
 
-    def _seen(self, parts: Parts, number: int) -> Seen:
+    def _seen(self, parts: Parts, number: int, left: Collection[int]) -> Seen:
         facts, answers = self.memory.facts.get(number), number in self.memory.answers
         silent = time.monotonic() - self.memory.heard[number]
         if facts is None:
@@ -150,6 +178,9 @@ class Head:
             facts.first_booted,
             {name: each.state for name, each in facts.services.items()},
             facts.serves,
+            frozenset(name for name, each in facts.services.items() if each.stale),
+            number in left,
+            facts.leaving,
         )
 
     def _processes(self, number: int, stage: str) -> Processes:
@@ -166,7 +197,8 @@ class Head:
             for number, facts in memory.facts.items()
             if any(each.state in RUNNING for name, each in facts.services.items() if name != GATEWAY)
         ]
-        done = all(memory.passed.get((number, READY)) == self._processes(number, READY) for number in parts.data_nodes)
+        members = [number for number in parts.data_nodes if number not in self._left(parts)]
+        done = all(memory.passed.get((number, READY)) == self._processes(number, READY) for number in members)
         if memory.begun and (done or not running):
             memory.primary, memory.begun = None, False
         for kind, number, service in [*memory.failed]:
@@ -235,7 +267,8 @@ class Head:
             if not done.ok:
                 await asyncio.sleep(_AGAIN_SECONDS if self._expected(action) else _FAILED_SECONDS)
         finally:
-            self._busy.pop(action, None)
+            if self._busy.get(action) is asyncio.current_task():
+                del self._busy[action]
             self._wake.set()
 
     def _expected(self, action: Action) -> bool:
@@ -255,8 +288,11 @@ class Head:
         return await self._work(action, parts, tasks.FIRST_BOOT)
 
     async def _choose(self, action: Action, parts: Parts) -> Done:
+        """Who has never joined, or has left, has no say."""
         del action
-        numbers = [number for number in parts.data_nodes if number in self.memory.answers]
+        without = self.joining(parts) | self._left(parts)
+        members = [number for number in parts.data_nodes if number not in without]
+        numbers = [number for number in members if number in self.memory.answers]
         asked = [Action(Kind.CHOOSE, number) for number in numbers]
         found = await asyncio.gather(*(self._work(each, parts, tasks.ON_DISK) for each in asked))
         texts = {number: each.text for number, each in zip(numbers, found, strict=True)}
@@ -265,7 +301,7 @@ class Head:
                 return Done(ok=False, text=f"{parts.nodes[number].name}: {each.text}")
         try:
             by_node = {parts.nodes[number]: text for number, text in texts.items()}
-            chosen = parts.recipe.primary_of(by_node, parts.cluster())
+            chosen = parts.recipe.primary_of(by_node, parts.cluster(without=without))
         except NotReady as error:
             return Done(ok=False, text=str(error))
         self.memory.primary, self.memory.begun, self.memory.on_disk = chosen.number, False, texts
@@ -298,6 +334,19 @@ class Head:
     async def _stop(self, action: Action, parts: Parts) -> Done:
         return await self._call(parts.nodes[action.node], "stop", Stop(service=action.service), Done, _CALL_SECONDS)
 
+    async def _admit(self, action: Action, parts: Parts) -> Done:
+        done = await self._work(action, parts, tasks.ADMIT)
+        self.memory.admitted = done.ok
+        return done
+
+    async def _leave(self, action: Action, parts: Parts) -> Done:
+        return await self._work(action, parts, tasks.LEAVE)
+
+    def _left(self, parts: Parts) -> set[int]:
+        """Who is leaving and has no part of the data any more, or never had one."""
+        told = {number for number, facts in self.memory.facts.items() if facts.left}
+        return {*parts.leaving} & (told | self.joining(parts))
+
     async def _call(self, node: Node, name: str, asked: Message, answer: type[_Answer], seconds: float) -> _Answer:
         return await self._agents.call(node.host, self._port, name, asked, answer, seconds)
 
@@ -309,6 +358,8 @@ _ACTS: Mapping[Kind, Callable[[Head, Action, Parts], Awaitable[Done]]] = {
     Kind.START: Head._start,
     Kind.CHECK: Head._check,
     Kind.STOP: Head._stop,
+    Kind.ADMIT: Head._admit,
+    Kind.LEAVE: Head._leave,
 }
 
 
@@ -319,7 +370,8 @@ def _changed(before: tuple[bool, NodeFacts | None], after: tuple[bool, NodeFacts
         answers, facts = found
         if facts is None:
             return answers
-        processes = {name: (each.state, each.pid) for name, each in facts.services.items()}
-        return answers, facts.version, facts.prepared, facts.first_booted, facts.serves, processes
+        processes = {name: (each.state, each.pid, each.stale) for name, each in facts.services.items()}
+        said = facts.first_booted, facts.serves, facts.left, facts.leaving
+        return answers, facts.version, facts.prepared, said, processes
 
     return telling(before) != telling(after)

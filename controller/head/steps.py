@@ -1,6 +1,6 @@
 """What is to be done next. Pure: a table of rules; the first that has something to say decides the cycle."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from controller.agent.parts import READY
 from controller.agent.services import RUNNING
@@ -9,6 +9,7 @@ from controller.head.view import Action, Kind, Observed, Seen, Steps, Wanted
 from controller.recipe import Stage
 
 ALL_DOWN = "all services are down"
+_PREPARING = "engines and configuration"
 
 
 def next_steps(wanted: Wanted, observed: Observed) -> Steps:
@@ -52,11 +53,13 @@ def _all_of_a_new_cluster(wanted: Wanted, observed: Observed) -> Steps | None:
 
 
 def _prepared(wanted: Wanted, observed: Observed) -> Steps | None:
-    left = [number for number, seen in observed.nodes.items() if seen.answers and not seen.prepared]
-    if not left:
-        return None
-    actions = tuple(Action(Kind.PREPARE, number) for number in left)
-    return Steps(f"{_names(wanted, left)}: engines and configuration{_why(actions, observed)}", actions)
+    """Once a cluster was whole, a node that cannot be prepared holds up nobody; as long as it runs, none does."""
+    left = _unprepared(observed)
+    waited = left
+    if wanted.founded:
+        failed = {number for kind, number, _ in observed.failed if kind is Kind.PREPARE}
+        waited = [] if _running(wanted, observed) else [number for number in left if number not in failed]
+    return _prepare(wanted, observed, left) if waited else None
 
 
 def _first_boot(wanted: Wanted, observed: Observed) -> Steps | None:
@@ -68,7 +71,7 @@ def _first_boot(wanted: Wanted, observed: Observed) -> Steps | None:
 
 def _begin_anew(wanted: Wanted, observed: Observed) -> Steps | None:
     """All nodes are there, their services run, and none serves: they have lost each other for good."""
-    data = wanted.parts.data_nodes
+    data = _members(wanted, observed)
     stages = [stage for stage in _stages(wanted, observed) if stage.service not in (READY, GATEWAY)]
     pairs = [(node.number, stage.service) for stage in stages for node in stage.nodes]
     if not wanted.founded or not all(observed.nodes[number].answers for number in data):
@@ -87,11 +90,33 @@ def _primary(wanted: Wanted, observed: Observed) -> Steps | None:
     return Steps(f"looking at the disks of all nodes for the one that begins{_why(actions, observed)}", actions)
 
 
+def _admitted(wanted: Wanted, observed: Observed) -> Steps | None:
+    """Whoever joins is let in first, by a member that serves, when members know who that is. A new cluster's first boot
+    has let in all; there it is done before the cluster is whole, which it would not be meanwhile.
+    """
+    parts = wanted.parts
+    if observed.admitted or not parts.recipe.admission(parts.nodes[1], parts.cluster()):
+        return None
+    tried = {number for kind, number, _ in observed.failed if kind is Kind.ADMIT}
+    able = [
+        number
+        for number in _members(wanted, observed)
+        if observed.nodes[number].answers and (number, READY) in observed.passed and number not in tried
+    ]
+    if not able:
+        return None
+    left = _unprepared(observed)
+    if any((Kind.PREPARE, number, "") not in observed.failed for number in {*left} & {*able}):
+        return _prepare(wanted, observed, left)
+    return Steps(f"{_name(wanted, able[0])} lets in all nodes", (Action(Kind.ADMIT, able[0]),))
+
+
 def _next_stage(wanted: Wanted, observed: Observed) -> Steps | None:
     """The first stage that is not done. What is late there is not waited for, but looked at again."""
-    again: list[Action] = []
+    again = [Action(Kind.PREPARE, number) for number in _unprepared(observed)]
+    absent = {number for number, seen in observed.nodes.items() if not (seen.answers and seen.prepared)}
     for number, stage in enumerate(_stages(wanted, observed)):
-        members = [node.number for node in stage.nodes if observed.nodes[node.number].answers]
+        members = [node.number for node in stage.nodes if node.number not in absent]
         if stage.service == READY:
             members = [each for each in members if each not in {action.node for action in again}]
         begins = number == 0 and observed.primary is not None and not _running(wanted, observed)
@@ -109,8 +134,57 @@ def _next_stage(wanted: Wanted, observed: Observed) -> Steps | None:
             return Steps(f"{who}: {stage.service}{_why(awaited, observed)}", (*awaited, *again))
     if not again:
         return None
-    texts = sorted({f"{_name(wanted, each.node)}: {each.service}{_why([each], observed)}" for each in again})
+    texts = sorted(
+        {f"{_name(wanted, each.node)}: {each.service or _PREPARING}{_why([each], observed)}" for each in again}
+    )
     return Steps("; ".join(texts), tuple(again))
+
+
+def _no_entry(wanted: Wanted, observed: Observed) -> Steps | None:
+    """A node that is leaving is no entry point from the moment that is wanted; here its PBServer ends."""
+    there = [number for number in wanted.parts.leaving if _has(observed.nodes[number], GATEWAY)]
+    if not there:
+        return None
+    actions = tuple(Action(Kind.STOP, number, GATEWAY) for number in there)
+    return Steps(f"{_names(wanted, there)} leaving: stopping {GATEWAY}{_why(actions, observed)}", actions)
+
+
+def _renewed(wanted: Wanted, observed: Observed) -> Steps | None:
+    """PBServers that know other nodes than there are begin anew, one at a time, while all others serve."""
+    stale = [number for number in wanted.parts.entries if GATEWAY in observed.nodes[number].stale]
+    serving = entry_points(wanted, observed)
+    ready = [
+        number for number in stale if observed.nodes[number].answers and {*wanted.parts.entries} == {number, *serving}
+    ]
+    if not ready:
+        return None
+    action = Action(Kind.STOP, ready[-1], GATEWAY)
+    return Steps(f"{GATEWAY} on {_name(wanted, action.node)} gets other nodes{_why([action], observed)}", (action,))
+
+
+def _leave(wanted: Wanted, observed: Observed) -> Steps | None:
+    """One at a time, and only when all nodes are there."""
+    members = _members(wanted, observed)
+    left = [number for number in wanted.parts.leaving if number in members]
+    if not left or not all(observed.nodes[number].answers for number in members):
+        return None
+    action = Action(Kind.LEAVE, left[0])
+    how_far = observed.nodes[left[0]].leaving
+    text = f"{_name(wanted, left[0])}: its data moves to the other nodes{', ' * bool(how_far)}{how_far}"
+    return Steps(f"{text}{_why([action], observed)}", (action,))
+
+
+def _parted(wanted: Wanted, observed: Observed) -> Steps | None:
+    """What a node has run that has given up its data is stopped in the reverse order of the boot."""
+    cluster = wanted.parts.cluster(running=wanted.parts.data_nodes)
+    gone = [number for number in wanted.parts.leaving if number not in _members(wanted, observed)]
+    for service in dict.fromkeys(stage.service for stage in reversed(wanted.parts.recipe.stages(cluster))):
+        there = [number for number in gone if _has(observed.nodes[number], service)]
+        if there:
+            actions = tuple(Action(Kind.STOP, number, service) for number in there)
+            text = f"{_names(wanted, there)} has given up its data: stopping {service}"
+            return Steps(f"{text}{_why(actions, observed)}", actions)
+    return None
 
 
 def _as_wanted(wanted: Wanted, observed: Observed) -> Steps:
@@ -119,16 +193,18 @@ def _as_wanted(wanted: Wanted, observed: Observed) -> Steps:
     mute = [
         number
         for number, seen in observed.nodes.items()
-        if seen.answers and GATEWAY in seen.services and not seen.serves
+        if seen.answers and number in wanted.parts.entries and not seen.serves
     ]
     if silent:
         seconds = max(observed.nodes[number].silent_seconds for number in silent)
         return Steps(f"{_names(wanted, silent)} silent for {seconds:.0f} s, {_entries(wanted, observed)}")
     if mute:
         return Steps(f"{GATEWAY} on {_names(wanted, mute)} has no answers from {layout.database}")
-    count = len(wanted.parts.data_nodes)
+    parted = [number for number in wanted.parts.leaving if number not in _members(wanted, observed)]
+    count = len(_members(wanted, observed))
     nodes = f"{count} node{'s' * (count > 1)}"
-    return Steps(f"{layout.database} serves on {nodes}, {_entries(wanted, observed)}", whole=True)
+    before = f"{_names(wanted, parted)} has left; " if parted else ""
+    return Steps(f"{before}{layout.database} serves on {nodes}, {_entries(wanted, observed)}", whole=True)
 
 
 _Rule = Callable[[Wanted, Observed], Steps | None]
@@ -139,14 +215,19 @@ _UP: tuple[_Rule, ...] = (
     _first_boot,
     _begin_anew,
     _primary,
+    _admitted,
     _next_stage,
+    _no_entry,
+    _renewed,
+    _leave,
+    _parted,
     _as_wanted,
 )
 
 
 def entry_points(wanted: Wanted, observed: Observed) -> list[int]:
-    """The nodes whose PBServer serves, as far as is known; a missing node's is none."""
-    return [number for number, seen in observed.nodes.items() if seen.serves and not seen.missing]
+    """The nodes whose PBServer serves, as far as is known; a missing node's is none, nor one's that is leaving."""
+    return [number for number in wanted.parts.entries if _serves(observed.nodes[number])]
 
 
 # -- down
@@ -169,11 +250,7 @@ _DOWN: tuple[_Rule, ...] = (_stop_stages, _all_down)
 def _stopping(wanted: Wanted, observed: Observed, stages: Iterable[Stage], before: str, after: str) -> Steps | None:
     """Those of one name at once, however many stages they have started in."""
     for service in dict.fromkeys(stage.service for stage in stages):
-        there = [
-            number
-            for number, seen in observed.nodes.items()
-            if seen.answers and seen.services.get(service) in {*RUNNING, "STOPPING"}
-        ]
+        there = [number for number, seen in observed.nodes.items() if _has(seen, service)]
         if there:
             actions = tuple(Action(Kind.STOP, number, service) for number in there)
             text = f"{before}{service} on {_names(wanted, there)}{after}{_why(actions, observed)}"
@@ -181,26 +258,49 @@ def _stopping(wanted: Wanted, observed: Observed, stages: Iterable[Stage], befor
     return None
 
 
+def _prepare(wanted: Wanted, observed: Observed, numbers: Sequence[int]) -> Steps:
+    actions = tuple(Action(Kind.PREPARE, number) for number in numbers)
+    return Steps(f"{_names(wanted, numbers)}: {_PREPARING}{_why(actions, observed)}", actions)
+
+
 # -- what is seen
 
 
 def _running(wanted: Wanted, observed: Observed) -> list[int]:
-    """The nodes that are members of the database now, as far as is known."""
-    data = wanted.parts.data_nodes
+    """The nodes on which the database runs now, as far as is known."""
     return [
         number
-        for number in data
+        for number in _members(wanted, observed)
         if any(state in RUNNING for name, state in observed.nodes[number].services.items() if name != GATEWAY)
         and not observed.nodes[number].missing
     ]
 
 
+def _members(wanted: Wanted, observed: Observed) -> list[int]:
+    """The nodes that keep data, without those that have given it up."""
+    gone = [number for number in wanted.parts.leaving if observed.nodes[number].left]
+    return [number for number in wanted.parts.data_nodes if number not in gone]
+
+
+def _unprepared(observed: Observed) -> list[int]:
+    return [number for number, seen in observed.nodes.items() if seen.answers and not seen.prepared]
+
+
 def _stages(wanted: Wanted, observed: Observed) -> list[Stage]:
     """While a chosen node begins the cluster, the stages are those of that boot."""
-    parts = wanted.parts
+    parts, gone = wanted.parts, {*wanted.parts.data_nodes} - {*_members(wanted, observed)}
     if observed.primary is not None:
-        return parts.stages(parts.cluster(observed.primary))
-    return parts.stages(parts.cluster(running=_running(wanted, observed)))
+        return parts.stages(parts.cluster(observed.primary, without=gone))
+    return parts.stages(parts.cluster(running=_running(wanted, observed), without=gone))
+
+
+def _has(seen: Seen, service: str) -> bool:
+    """Whether it is there to be stopped."""
+    return seen.answers and seen.services.get(service) in {*RUNNING, "STOPPING"}
+
+
+def _serves(seen: Seen) -> bool:
+    return bool(seen.serves) and not seen.missing
 
 
 def _runs(seen: Seen, service: str) -> bool:

@@ -19,6 +19,8 @@ class Kind(StrEnum):
     START = "start"
     CHECK = "check"
     STOP = "stop"
+    ADMIT = "let in"
+    LEAVE = "leave"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One node as last heard of. `answers`: to the last heartbeat. `services`: name -> supervisord's state."""
+    """One node as last heard of. `answers`: to the last heartbeat. `services`: name -> supervisord's state. `stale`:
+    those that run with other settings than they are to have. `left`: it has given up its data; `leaving`: how far.
+    """
 
     answers: bool
     silent_seconds: float = 0.0
@@ -52,6 +56,9 @@ class Seen:
     first_booted: bool = False
     services: Mapping[str, str] = field(default_factory=dict)
     serves: bool | None = None
+    stale: frozenset[str] = frozenset()
+    left: bool = False
+    leaving: str = ""
 
     @property
     def missing(self) -> bool:
@@ -62,7 +69,7 @@ class Seen:
 class Observed:
     """`passed`: (node, stage) whose check has passed since its processes were started last; `late`: those for which
     it has not in its time. `failed`: actions that did not work, as (kind, node, service), and why; `primary`: who has
-    been chosen to begin.
+    been chosen to begin; `admitted`: the nodes of the layout have been let in.
     """
 
     nodes: Mapping[int, Seen]
@@ -70,6 +77,7 @@ class Observed:
     late: frozenset[tuple[int, str]] = frozenset()
     failed: Mapping[tuple[Kind, int, str], str] = field(default_factory=dict)
     primary: int | None = None
+    admitted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

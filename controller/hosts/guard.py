@@ -3,7 +3,7 @@
 The one argument is JSON. {"table": "NAME", "rules": {"nft": "...", "iptables": "...", "ip6tables": "..."}, "seconds":
 N} swaps the rules of nftables' table, or of the chains of iptables, by the commands that this machine has; what was
 there before comes back after N seconds. {"table": "NAME"} confirms, which must come through a connection made
-afterwards. Python 3.6.
+afterwards. {"kept": "FILE"} loads, at boot, what install.py has kept: {"table": ..., "rules": ...}. Python 3.6.
 """
 
 import json
@@ -128,7 +128,21 @@ def confirm(table: str) -> str:
     return ""
 
 
+def load_kept(file: Path) -> str:
+    """What is wrong; empty: they are loaded. Rules that somebody tries out at this moment are left alone."""
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    table, rules = kept["table"], kept["rules"]
+    if waiting(table).exists():
+        return ""
+    chosen = commands(table)
+    if not chosen:
+        return "there is neither nft nor iptables; install nftables"
+    return "; ".join(filter(None, (swap(command, table, rules[command]) for command in chosen)))
+
+
 if __name__ == "__main__":
     wanted = json.loads(sys.argv[1])
+    if "kept" in wanted:
+        sys.exit(load_kept(Path(wanted["kept"])) or 0)
     trouble = load(**wanted) if "rules" in wanted else confirm(**wanted)
     sys.stdout.write(json.dumps(trouble))

@@ -41,11 +41,7 @@ def place(home: Path, texts: dict[str, str], placed: str) -> dict[str, Any]:
         directory.mkdir(parents=True, exist_ok=True)
     agent.chmod(0o700)
     for name, text in {**texts, "placed": placed}.items():
-        made = agent / f".{name}.new"
-        made.unlink(missing_ok=True)
-        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        made.replace(agent / name)
+        _write(agent / name, text)
     (home / "boot").write_text(texts["boot"], encoding="utf-8")
     (home / "boot").chmod(0o755)
     return {}
@@ -120,6 +116,20 @@ def wipe(home: Path, unit: str) -> dict[str, Any]:
     return {"wiped": True}
 
 
+def keep_rules(home: Path, table: str, rules: dict[str, str]) -> dict[str, Any]:
+    """Firewall rules for the node's `boot` to load; without rules there are none any more. `kept`: False where there is
+    no such node yet.
+    """
+    if not (home / "agent").is_dir():
+        return {"kept": False}
+    kept = home / "firewall.json"
+    if any(rules.values()):
+        _write(kept, json.dumps({"table": table, "rules": rules}))
+    else:
+        kept.unlink(missing_ok=True)
+    return {"kept": True}
+
+
 def logs(home: Path, service: str, lines: int) -> dict[str, Any]:
     """The ends of the logs of all services, or of one."""
     found = sorted((home / "log").glob(f"{service or '*'}.log"))
@@ -156,6 +166,15 @@ def _pid(home: Path) -> int:
 
 def _runs(home: Path) -> bool:
     return _pid(home) != 0
+
+
+def _write(path: Path, text: str) -> None:
+    """For the owner alone, and never half of it."""
+    made = path.with_name(f".{path.name}.new")
+    made.unlink(missing_ok=True)
+    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    made.replace(path)
 
 
 def _text(path: Path) -> str:

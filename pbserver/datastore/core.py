@@ -1,10 +1,11 @@
 """The Datastore's calls, in terms of keys, entities and queries; handlers put them into messages."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from adapters.contract import ABSENT, Atomicity, OrderedStore, Reader, Write, leaves_behind
-from adapters.errors import Conflict, Corrupt
+from adapters.errors import Applied, Conflict, Corrupt, Unavailable
 from pbserver.datastore import catalog, ids, metadata, needs, projects, statistics
 from pbserver.datastore.batch_groups import BatchGroups
 from pbserver.datastore.building import Builder
@@ -84,15 +85,24 @@ class Datastore:
     def prepare(self, *, deadline: float) -> None:
         """Makes an empty store ours. Raises adapters.errors.Corrupt for a store of another format."""
         self._store.ensure_tables()
-        address = meta_address("format")
+        while not self._is_ours(deadline):
+            pass
+
+    def _is_ours(self, deadline: float) -> bool:
+        """Whether the store's format is known to be written; False: it may be, and the next attempt will tell."""
         try:
-            self._store.write([Write(address, FORMAT, ABSENT)], deadline=deadline)
+            self._store.write([Write(meta_address("format"), FORMAT, ABSENT)], deadline=deadline)
         except Conflict as conflict:
             if conflict.current != FORMAT:
                 raise Corrupt(
                     f"the store is of format {conflict.current!r}, this server writes {FORMAT!r}: "
                     "nothing was touched; use the version of pbserver that wrote it"
                 ) from None
+        except Unavailable as error:
+            if error.applied is not Applied.UNKNOWN or time.monotonic() > deadline:
+                raise
+            return False
+        return True
 
     def reset(self, *, deadline: float) -> None:
         """Drops all data of all apps; only for tests."""

@@ -162,21 +162,20 @@ class RowGroups:
         bases = found.bases
         if any(bases[group].slot != seen.get(group, bases[group].slot) for group in written):
             raise ConcurrentTransaction("Concurrency exception.")
-        slots = {group: _next_slot(bases[group]) for group in written}
-        rows = {group: self._rows(by_group[group], slots[group], found, deadline) for group in written}
+        # One for all, since it is the version of everything the commit writes: the clock may tick between two groups.
+        slot = max(_next_slot(bases[group]) for group in written)
+        rows = {group: self._rows(by_group[group], slot, found, deadline) for group in written}
         if time.monotonic() - found.since > _MOST_PLANNING_SECONDS:
             raise ConcurrentTransaction("the commit took too long to prepare")
         uid = _new_uid()
         first, *others = written
-        primary = Primary(first, slots[first], bases[first].slot)
+        primary = Primary(first, slot, bases[first].slot)
         to_prepare = {
-            group: bases[group].prepared(slots[group], uid, tuple(rows[group]), primary)
+            group: bases[group].prepared(slot, uid, tuple(rows[group]), primary)
             for group in (written if only_read else others)
         }
         beside, rest = self._heads.split(rows[first])
-        decision = bases[first].committed(
-            slots[first], uid, tuple(rest), tuple(Part(group, slots[group]) for group in others)
-        )
+        decision = bases[first].committed(slot, uid, tuple(rest), tuple(Part(group, slot) for group in others))
         prepared: dict[bytes, Head] = {}
         ready = self._prepare(bases, to_prepare, prepared, only_read, deadline)
         if not (ready and self._heads.move(first, prepared.get(first, bases[first]), decision, deadline, beside)):
@@ -186,7 +185,7 @@ class RowGroups:
         finish = partial(self._finish_several, first, heads.as_stored(decision), secondaries)
         if not (self._early and not self._heads.scopes and self._beside.later(lambda: finish(soon()))):
             finish(deadline)
-        return max(slots.values())
+        return slot
 
     def _remembered_at(self, seen: Seen, groups: Iterable[bytes]) -> dict[bytes, Head]:
         """The heads of groups, as far as they are remembered at the slots at which they were seen."""

@@ -30,12 +30,11 @@ from typing import IO, BinaryIO
 
 from google.protobuf.message import DecodeError
 
-from pbserver.datastore import catalog, keys
 from pbserver.datastore.encoding import read_varint, varint
 from pbserver.datastore.errors import BadRequest
-from pbserver.moving.records import START, Begins, CannotMove, Ends, Place, Record, Stored
+from pbserver.moving import messages
+from pbserver.moving.records import START, Begins, CannotMove, Place, Record, Stored
 from protos import dump_pb2
-from protos.entity_pb2 import EntityProto
 
 _MAGIC = b"\x89PBDUMP\n"
 _VERSION = 1
@@ -116,7 +115,7 @@ def _blocks(records: Iterable[Record], trailer: dump_pb2.Trailer) -> Iterator[by
     for record in records:
         trailer.projects += isinstance(record, Begins)
         trailer.entities += isinstance(record, Stored)
-        data = _message(record).SerializeToString()
+        data = messages.of_record(record).SerializeToString()
         block += (varint(len(data)), data)
         size += len(data)
         if size >= _BLOCK_BYTES:
@@ -124,17 +123,6 @@ def _blocks(records: Iterable[Record], trailer: dump_pb2.Trailer) -> Iterator[by
             block, size = [], 0
     if block:
         yield b"".join(block)
-
-
-def _message(record: Record) -> dump_pb2.Record:
-    if isinstance(record, Stored):
-        return dump_pb2.Record(entity=record.data)
-    row = record.indexes.serialized
-    if isinstance(record, Begins):
-        app, database, _ = keys.partition_names(record.project)
-        return dump_pb2.Record(begins=dump_pb2.Record.Begins(app=app, database=database or None, catalog=row))
-    ends = dump_pb2.Record.Ends(catalog=row, sequential=record.sequential, scattered=record.scattered)
-    return dump_pb2.Record(ends=ends)
 
 
 class DumpFile:
@@ -235,21 +223,7 @@ def _records(data: bytes, project: bytes) -> Iterator[Record]:
     at = 0
     while at < len(data):
         size, at = read_varint(data, at)
-        record = _record(dump_pb2.Record.FromString(data[at : at + size]), project)
+        record = messages.record(dump_pb2.Record.FromString(data[at : at + size]), project)
         project = record.place.project
         yield record
         at += size
-
-
-def _record(message: dump_pb2.Record, project: bytes) -> Record:
-    kind = message.WhichOneof("content")
-    if kind == "entity":
-        proto = EntityProto.FromString(message.entity)
-        return Stored(keys.from_reference(proto.key), proto, message.entity)
-    if kind == "begins":
-        begins = message.begins
-        project = keys.partition(begins.app, begins.database, b"")
-        return Begins(project, catalog.parse(begins.catalog if begins.HasField("catalog") else None))
-    ends = message.ends
-    indexes = catalog.parse(ends.catalog if ends.HasField("catalog") else None)
-    return Ends(project, indexes, ends.sequential, ends.scattered)

@@ -65,6 +65,12 @@ def entry_points(cluster: LocalCluster, url: str, store: OrderedStore) -> list[s
     return urls if len(urls) > 1 else [url, url]
 
 
+@pytest.fixture
+def acknowledgements() -> int:
+    """How many each client waits for, before and after the kill of a whole database."""
+    return 20
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[misc, assignment]
@@ -80,6 +86,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     where = os.environ.get("CLUSTER_RESULTS")
     if where:
         for name, facts in session.config.stash[_FACTS].items():
+            Path(where).mkdir(parents=True, exist_ok=True)
             (Path(where) / f"{name}.json").write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n")
 
 

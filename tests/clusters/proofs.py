@@ -4,8 +4,10 @@ A suite takes all of it by `from tests.clusters.proofs import *`. It has the fix
 and `store`, which is empty when a test begins; and `entry_points` too, where the one in conftest.py will not do.
 """
 
+import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,17 +23,22 @@ from adapters.contract import Atomicity, OrderedStore
 from controller.local import LocalCluster
 from protos import datastore_v3_pb2 as v3
 from protos.entity_pb2 import EntityProto, Reference
-from tests.clusters.checks import assert_serializable_through, assert_verified, kill_everything
+from protos.remote_api_pb2 import Response
+from tests.clusters.checks import PAUSE_SECONDS, assert_serializable_through, assert_verified, kill_everything
+from tests.clusters.full_disk import test_a_full_disk_on_one_node_is_named_and_service_goes_on
 from tests.clusters.stopping import MARK
 from tests.differential.players import OurServer, Referee
 from tests.differential.playing import play
 from tests.e2e.server import Server, wait_until
-from tests.e2e.wire import ANSWERS, Wire, assert_application_error, entity, key, put_request
+from tests.e2e.wire import ANSWERS, Wire, assert_application_error, blob, entity, key, put_request
 from tests.faults.acknowledged import Aftermath, Client, running
 
 __all__ = [
+    "test_a_full_disk_on_one_node_is_named_and_service_goes_on",
+    "test_a_large_commit_of_two_groups_is_kept_or_a_bad_request",
     "test_a_server_stopped_in_the_middle_of_a_commit_brings_back_nothing_old",
     "test_every_answer_is_googles",
+    "test_the_largest_commit_is_kept_and_what_is_larger_is_a_bad_request_at_most",
     "test_transactions_through_several_servers_are_strictly_serializable",
     "test_what_servers_acknowledged_outlives_kill_9_of_the_whole_database",
 ]
@@ -40,8 +47,10 @@ DIFFERENTIAL_CALLS = 2_000
 DIFFERENTIAL_SEED = 1
 ISOLATION_CALLS = 5_000
 CLIENTS = 6
-ACKNOWLEDGED_PER_CLIENT = 20
 RECOVERY_SECONDS = 120
+QUIET_SECONDS = 3
+LARGE_ENTITIES = 10
+LARGE_BYTES = 1_030_000  # ten of them are a commit of 10.3 MB: a call takes 10.49, a value in HBase 10.35
 
 _KIND = b"Kept"
 _DEADLINE = {"X-Google-RPC-Service-Deadline": "10"}
@@ -77,6 +86,69 @@ def test_transactions_through_several_servers_are_strictly_serializable(
     assert_verified(entry_points[0])
 
 
+# -- as large as a commit may be
+
+
+@pytest.mark.timeout(300)
+def test_the_largest_commit_is_kept_and_what_is_larger_is_a_bad_request_at_most(
+    entry_points: list[str], tmp_path: Path
+) -> None:
+    """About the most that one call holds, by a transaction and over it by a plain put; then twice as much."""
+    keys = [key(_KIND, b"root", _KIND, b"child%d" % number) for number in range(2 * LARGE_ENTITIES)]
+    first, rest = keys[:LARGE_ENTITIES], keys[LARGE_ENTITIES:]
+    with serving(entry_points[:1], tmp_path) as (server,), Wire(server.port) as wire:
+        for reply in (_committed(wire, _large(first, 1)), wire.reply("Put", _large(first, 2))):
+            assert _error_of(reply) is None, reply.application_error
+        assert _numbers(wire, keys) == [2] * LARGE_ENTITIES + [None] * LARGE_ENTITIES
+        error = _error_of(_committed(wire, _large(first, 3), _large(rest, 3)))
+        assert error in (None, v3.Error.BAD_REQUEST)
+        kept = [2] * LARGE_ENTITIES + [None] * LARGE_ENTITIES if error else [3] * 2 * LARGE_ENTITIES
+        assert _numbers(wire, keys) == kept
+
+
+@pytest.mark.timeout(300)
+def test_a_large_commit_of_two_groups_is_kept_or_a_bad_request(
+    entry_points: list[str], store: OrderedStore, tmp_path: Path
+) -> None:
+    """Where it is applied row by row, the head of the second group holds what is to become of that group."""
+    most = store.capabilities.max_value_bytes if _has_heads(store) else None
+    too_large = most is not None and most < (LARGE_ENTITIES - 1) * LARGE_BYTES
+    keys = [key(_KIND, b"root%d" % min(number, 1), _KIND, b"child%d" % number) for number in range(LARGE_ENTITIES)]
+    with serving(entry_points[:1], tmp_path) as (server,), Wire(server.port) as wire:
+        error = _error_of(_committed(wire, _large(keys, 1)))
+        assert error == (v3.Error.BAD_REQUEST if too_large else None)
+        assert _numbers(wire, keys) == [None if too_large else 1] * LARGE_ENTITIES
+        wire.put(*(entity(each, number=2) for each in keys))  # nothing is left behind that stands in the way
+        assert _numbers(wire, keys) == [2] * LARGE_ENTITIES
+
+
+def _has_heads(store: OrderedStore) -> bool:
+    """Whether commits are applied row by row."""
+    return not (store.capabilities.atomicity is Atomicity.BATCH and store.capabilities.snapshot)
+
+
+def _error_of(reply: Response) -> int | None:
+    assert not reply.HasField("rpc_error"), reply.rpc_error
+    return reply.application_error.code if reply.HasField("application_error") else None
+
+
+def _large(keys: Iterable[Reference], number: int) -> v3.PutRequest:
+    return put_request(*(blob(entity(each, number=number), b"blob", os.urandom(LARGE_BYTES)) for each in keys))
+
+
+def _committed(wire: Wire, *requests: v3.PutRequest) -> Response:
+    transaction = wire.begin(xg=True)
+    for each in requests:
+        each.transaction.CopyFrom(transaction)
+        wire.call("Put", each)
+    return wire.reply("Commit", transaction)
+
+
+def _numbers(wire: Wire, keys: Sequence[Reference]) -> list[int | None]:
+    found = [each for at in range(0, len(keys), LARGE_ENTITIES) for each in wire.get(*keys[at : at + LARGE_ENTITIES])]
+    return [None if each is None else each.property[0].value.int64_value for each in found]
+
+
 # -- a server that is stopped in the middle of a commit
 
 
@@ -106,7 +178,7 @@ def test_a_server_stopped_in_the_middle_of_a_commit_brings_back_nothing_old(
     """Where a commit is applied row by row, it has happened when the server stops, and none of its index rows is
     written: another server finishes it. Where it is one write, that write comes too late.
     """
-    has_happened = not (store.capabilities.atomicity is Atomicity.BATCH and store.capabilities.snapshot)
+    has_happened = _has_heads(store)
     kept = _Kept([key(_KIND, b"root%d" % number) for number in range(groups)])
     with ExitStack() as stack:
         server = stack.enter_context(_StoppingServer(_made(tmp_path / "stopped"), entry_points[0]))
@@ -214,7 +286,7 @@ class _Persistent(Client):
 
     def run(self, server: Server, stop: threading.Event) -> None:
         with _Asking(server.port) as wire:
-            while not stop.is_set():
+            while not stop.wait(PAUSE_SECONDS):
                 try:
                     self.step(wire)
                 except _Refused as refused:
@@ -222,18 +294,18 @@ class _Persistent(Client):
                     stop.wait(0.1)
 
 
-def _wait_for_more(clients: Sequence[Client], what: str) -> None:
-    wanted = [client.acknowledged + ACKNOWLEDGED_PER_CLIENT for client in clients]
+def _wait_for_more(clients: Sequence[Client], count: int, what: str) -> None:
+    wanted = [client.acknowledged + count for client in clients]
     wait_until(
         lambda: all(client.acknowledged >= each for client, each in zip(clients, wanted, strict=True)),
-        f"{ACKNOWLEDGED_PER_CLIENT} acknowledgements more for each client {what}",
+        f"{count} acknowledgements more for each client {what}",
         RECOVERY_SECONDS,
     )
 
 
 @pytest.mark.timeout(900)
 def test_what_servers_acknowledged_outlives_kill_9_of_the_whole_database(
-    cluster: LocalCluster, entry_points: list[str], tmp_path: Path
+    cluster: LocalCluster, entry_points: list[str], acknowledgements: int, tmp_path: Path
 ) -> None:
     """The servers run all the time, and serve again when the database does."""
     clients = [_Persistent(number) for number in range(1, CLIENTS + 1)]
@@ -241,15 +313,32 @@ def test_what_servers_acknowledged_outlives_kill_9_of_the_whole_database(
         with ExitStack() as at_work:
             for number, server in enumerate(servers):
                 at_work.enter_context(running(server, clients[number :: len(servers)]))
-            _wait_for_more(clients, "before the kill")
+            _wait_for_more(clients, acknowledgements, "before the kill")
             kill_everything(cluster)
             LocalCluster.up(cluster.name, len(cluster.nodes), cluster.directory)
-            _wait_for_more(clients, "after it")
+            _wait_for_more(clients, acknowledgements, "after it")
         refused = sum((client.refused for client in clients), Counter())
         assert refused.keys() <= {"TIMEOUT", "CONCURRENT_TRANSACTION", "BAD_REQUEST"}, refused
         with Wire(servers[-1].port) as wire:
-            _assert_all_there(Aftermath(clients, wire))
+            aftermath = Aftermath(clients, wire)
+            _wait_until_quiet(aftermath)
+            _assert_all_there(aftermath)
     assert_verified(entry_points[0])
+
+
+def _wait_until_quiet(aftermath: Aftermath) -> None:
+    """What a client has given up the database may do seconds later, and so between two of the looks to come."""
+    found, since = aftermath.stored(), time.monotonic()
+
+    def is_quiet() -> bool:
+        nonlocal found, since
+        time.sleep(0.5)
+        before, found = found, aftermath.stored()
+        if found != before:
+            since = time.monotonic()
+        return time.monotonic() - since >= QUIET_SECONDS
+
+    wait_until(is_quiet, f"nothing changes for {QUIET_SECONDS} s", RECOVERY_SECONDS)
 
 
 def _assert_all_there(aftermath: Aftermath) -> None:

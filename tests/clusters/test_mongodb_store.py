@@ -23,13 +23,19 @@ from controller.databases import mongodb as recipe
 from controller.engines import private
 from controller.local import LocalCluster
 from tests.clusters.checks import assert_conforms, assert_serializable_over, fresh_cluster, load, soon, together, until
-from tests.clusters.proofs import (  # noqa: F401 - the others take hours: FerretDB reads a whole collection each time
+from tests.clusters.proofs import (  # noqa: F401 - the tests; FerretDB is too slow for the others
+    DIFFERENTIAL_CALLS,
+    DIFFERENTIAL_SEED,
     test_a_server_stopped_in_the_middle_of_a_commit_brings_back_nothing_old,
     test_what_servers_acknowledged_outlives_kill_9_of_the_whole_database,
 )
+from tests.differential.players import OurServer, Referee
+from tests.differential.playing import play
+from tests.differential.programs import FEATURES
 from tests.unit.test_datastore import *  # noqa: F403
 
 CALLS = 1_000
+PROGRAM_CALLS = 50
 ROUNDS = 30
 SCOPE = b"scope\x00"
 
@@ -61,6 +67,12 @@ def store(opened: OrderedStore) -> OrderedStore:
     return opened
 
 
+@pytest.fixture
+def acknowledgements() -> int:
+    """Fewer than elsewhere: a call takes the longer, the more rows there are."""
+    return 10
+
+
 def version(cluster: LocalCluster) -> str:
     """What the matrix says was tested (conftest.py)."""
     engine = private.place("ferretdb", private.default_directory())
@@ -76,6 +88,19 @@ def test_it_keeps_the_contract(url: str) -> None:
 @pytest.mark.timeout(600)
 def test_transactions_over_it_are_strictly_serializable(url: str, store: OrderedStore, tmp_path: Path) -> None:
     assert_serializable_over(url, CALLS, tmp_path)
+
+
+@pytest.mark.timeout(900)
+def test_every_answer_is_googles(url: str, store: OrderedStore, tmp_path: Path) -> None:
+    """By short programs on few entities; elsewhere there are fewer programs, and of more entities each."""
+    with OurServer(tmp_path, url) as ours:
+        play(
+            (ours, Referee()),
+            DIFFERENTIAL_CALLS,
+            seed=DIFFERENTIAL_SEED,
+            features=FEATURES - {"bulk"},
+            program_calls=PROGRAM_CALLS,
+        )
 
 
 def at(key: bytes, table: Table = Table.GROUPS, scope: bytes = SCOPE) -> Address:

@@ -55,7 +55,7 @@ MESSAGES: dict[str, tuple[Any, Any]] = {
 
 _OPEN_TRANSACTIONS = 4
 _BULK = 320  #: more than the 300 results of one answer
-_FIRST_PUTS = 10
+_CALLS_PER_FIRST_PUT = 50
 _MOST_NEXTS = 4
 
 
@@ -129,7 +129,7 @@ class _Writer:
         weighted = [action for action, weight in actions for _ in range(weight)]
         if "indexes" in self._features:
             self._create_indexes()
-        for _ in range(_FIRST_PUTS):
+        for _ in range(max(calls // _CALLS_PER_FIRST_PUT, 1)):
             self._put_many()
         while len(self.steps) < calls:
             self._one(weighted)()

@@ -42,7 +42,7 @@ def layout(tmp_path: Path, sshd: Sshd, **changed: object) -> Path:
     }
     file = tmp_path / "cluster.toml"
     file.write_text(
-        f'name = "shop"\ndatabase = "mongodb"\ndirectory = "{tmp_path}/cluster"\n'
+        f'name = "shop"\ndatabase = "mongodb"\ndirectory = "{tmp_path.parent}/cluster"\n'
         '[ssh]\nuser = "{user}"\nport = {port}\nkey = "{key}"\nknown_hosts = "{known_hosts}"\nconnect_seconds = 2\n'
         "[ports]\npbserver = {pbserver}\n"
         '[[nodes]]\naddress = "{address}"\nroles = ["peer"]\n'.format(**values)
@@ -58,7 +58,7 @@ def test_a_machine_that_will_do_is_fine_and_nothing_is_left_on_it(tmp_path: Path
         problems = [each for each in problems if "not root" not in each]
     assert problems == []
     assert found["entry_points"] == [f"{sshd.host}:10001"]
-    assert not (tmp_path / "cluster").exists()
+    assert not (tmp_path.parent / "cluster").exists()
 
 
 def test_a_port_that_is_taken_is_named_with_who_has_it(tmp_path: Path, sshd: Sshd) -> None:

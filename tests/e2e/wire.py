@@ -1,5 +1,6 @@
 """The protocol without an SDK: calls as bytes over HTTP, right or deliberately wrong."""
 
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,8 +30,9 @@ def envelope(
 class Wire:
     """A client on one kept-alive connection."""
 
-    def __init__(self, port: int) -> None:
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=HEADERS, timeout=60)
+    def __init__(self, port: int, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
+        url = f"{'https' if tls else 'http'}://{host}:{port}"
+        self._client = httpx.Client(base_url=url, headers=HEADERS, timeout=60, verify=tls or True)
 
     def __enter__(self) -> "Wire":
         return self

@@ -8,21 +8,48 @@ from pathlib import Path
 
 import pytest
 
+NOT_PERMITTED = "mounting a file system is not permitted here"
 _PIECE = 4096
 
 
 @contextmanager
 def small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
     """An empty tmpfs at `place`, gone afterwards. Skips the test where this user may not mount."""
-    place.mkdir()
-    made = _run("mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", place)
-    if made.returncode:
-        pytest.skip("mounting a file system is not permitted here")
-    try:
+    with disk_of_its_own(place, mebibytes):
+        if not place.is_mount():
+            pytest.skip(NOT_PERMITTED)
         yield place
+
+
+@contextmanager
+def disk_of_its_own(place: Path, mebibytes: int) -> Iterator[None]:
+    """As small_disk; where this user may not mount, `place` is a directory as any other."""
+    place.mkdir(parents=True)
+    made = _run("mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", place)
+    try:
+        yield
     finally:
-        gone = _run("umount", "--lazy", place)
-        assert gone.returncode == 0, gone.stderr
+        if made.returncode == 0:
+            gone = _run("umount", "--lazy", place)
+            assert gone.returncode == 0, gone.stderr
+
+
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """Within the block the tmpfs is as large as what it holds."""
+    found = os.statvfs(disk)
+    try:
+        while _run("mount", "-o", f"remount,size={_used_bytes(disk)}", disk).returncode:
+            pass  # more has been written meanwhile
+        yield
+    finally:
+        done = _run("mount", "-o", f"remount,size={found.f_blocks * found.f_frsize}", disk)
+        assert done.returncode == 0, done.stderr
+
+
+def _used_bytes(disk: Path) -> int:
+    found = os.statvfs(disk)
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 
 def set_read_only(disk: Path, *, read_only: bool) -> None:

@@ -1,7 +1,6 @@
 """What is proven of agents and commands, alike whatever the database is: once, on a `shop` that is up."""
 
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -34,13 +33,7 @@ def test_the_secret_is_on_no_command_line_in_no_log_and_for_nobody_else(shop: Si
 
 
 def test_an_idle_agent_takes_next_to_nothing(shop: Site) -> None:
-    agents = [psutil.Process(shop.agent_pid(number)) for number in range(1, len(shop.hosts) + 1)]
-    before = [sum(each.cpu_times()[:2]) for each in agents]
-    begun = time.monotonic()
-    time.sleep(IDLE_SECONDS)
-    passed = time.monotonic() - begun
-    shares = [(sum(each.cpu_times()[:2]) - old) / passed for each, old in zip(agents, before, strict=True)]
-    memory = [each.memory_info().rss / (1 << 20) for each in agents]
+    shares, memory = shop.idle_agents(IDLE_SECONDS)
     sys.stdout.write(f"agents: {[f'{share:.2%}' for share in shares]} {[f'{each:.0f} MiB' for each in memory]}\n")
     assert max(shares) < 0.01
     assert max(memory) < AGENT_MIB

@@ -18,13 +18,15 @@ __all__ = [  # noqa: RUF022 - the order in which they run
     "test_status_tells_of_every_node_and_up_again_does_nothing",
     "test_a_service_that_is_killed_comes_back",
     "test_a_node_that_is_cut_off_is_reported_and_comes_back_by_itself",
+    "test_a_node_is_added_under_load",
+    "test_a_node_is_removed_under_load",
     "test_after_a_reboot_of_all_nodes_the_cluster_is_back_with_what_was_acknowledged",
     "test_down_leaves_nothing_running_and_keeps_the_data",
 ]
 
 STORE = ROOT / "examples" / "store.py"
 APP = Path(__file__).with_name("app.py")
-BOOT_SECONDS = 400
+BOOT_SECONDS = 600
 #: HDFS asks the cut node's DataNode for the end of a log again and again before it asks another: over two minutes.
 WITHOUT_SECONDS = 400
 MORE = 20
@@ -39,6 +41,7 @@ class Writer:
     """An app at one entry point that puts as long as it runs; `acknowledged`: the numbers of its entities."""
 
     def __init__(self, entry: str, file: Path) -> None:
+        self.entry = entry
         self.name = entry.replace(":", "-").replace(".", "-")
         self._file = file
         with file.open("wb") as output, file.with_suffix(".err").open("wb") as errors:
@@ -142,7 +145,7 @@ def test_a_service_that_is_killed_comes_back(shop: Site, tmp_path: Path) -> None
 
 
 def test_a_node_that_is_cut_off_is_reported_and_comes_back_by_itself(shop: Site, tmp_path: Path) -> None:
-    entries, host = entries_of(shop), shop.hosts[-1]
+    entries, host, number = entries_of(shop), shop.hosts[-1], shop.numbers[-1]
     with writing(entries, tmp_path) as writers:
         wait_for_more(writers, "before the cut")
         host.cut()
@@ -153,7 +156,7 @@ def test_a_node_that_is_cut_off_is_reported_and_comes_back_by_itself(shop: Site,
             assert entries[-1] not in found["entry_points"], found
             doctor = shop.pbdeploy("doctor", str(shop.layout))
             assert doctor.returncode == 1
-            assert f"node3 ({host.address}): heartbeat: silent for " in doctor.stdout
+            assert f"node{number} ({host.address}): heartbeat: silent for " in doctor.stdout
             wait_for_more(writers[:-1], "at the other entry points", WITHOUT_SECONDS)
             shop.wait_for(  # while the database makes up for the node, a gateway may truly have no answers
                 lambda each: sorted(each.get("entry_points", [])) == sorted(entries[:-1]), "all other entry points"
@@ -164,6 +167,43 @@ def test_a_node_that_is_cut_off_is_reported_and_comes_back_by_itself(shop: Site,
         assert sorted(found["entry_points"]) == sorted(entries)
         wait_for_more(writers, "after it")
     assert_all_there(writers, entries[-1])
+
+
+def test_a_node_is_added_under_load(shop: Site, tmp_path: Path) -> None:
+    new, number = shop.spare.pop(), len(shop.numbers) + 1
+    with writing(entries_of(shop), tmp_path) as writers:
+        wait_for_more(writers, "before it")
+        added = shop.told("add-node", "--address", new.address)
+        assert (added["changed"], added["node"], added["troubles"]) == (True, f"node{number}", [])
+        shop.hosts.append(new)
+        shop.numbers.append(number)
+        assert sorted(added["entry_points"]) == sorted(entries_of(shop))
+        (tmp_path / "new").mkdir()
+        with writing(entries_of(shop)[-1:], tmp_path / "new") as more:
+            wait_for_more([*writers, *more], "after it")
+    for entry in entries_of(shop):
+        assert_all_there([*writers, *more], entry)
+    assert not shop.told("add-node", "--address", new.address)["changed"]
+
+
+def test_a_node_is_removed_under_load(shop: Site, tmp_path: Path) -> None:
+    """The second, so that the numbers of others would change if they were places in a list."""
+    gone, entry = shop.hosts[1], entries_of(shop)[1]
+    with writing(entries_of(shop), tmp_path) as writers:
+        wait_for_more(writers, "before it")
+        removed = shop.told("remove-node", "node2", "--yes", "--wipe")
+        assert (removed["removed"], removed["wiped"], removed["troubles"]) == ("node2", True, [])
+        del shop.hosts[1], shop.numbers[1]
+        assert sorted(removed["entry_points"]) == sorted(entries_of(shop))
+        assert [each["number"] for each in removed["nodes"]] == shop.numbers
+        wait_for_more([each for each in writers if each.entry != entry], "after it")
+    for each in entries_of(shop):
+        assert_all_there(writers, each)
+    assert not shop.home(2).exists()
+    assert not gone.reaches(gone.address, 10001)
+    refused = shop.pbdeploy("remove-node", "node1", str(shop.layout), "--yes")
+    assert refused.returncode == 1
+    assert "it is the first node, which has the cluster's head" in refused.stderr
 
 
 def test_after_a_reboot_of_all_nodes_the_cluster_is_back_with_what_was_acknowledged(shop: Site, tmp_path: Path) -> None:
@@ -177,12 +217,12 @@ def test_after_a_reboot_of_all_nodes_the_cluster_is_back_with_what_was_acknowled
 
 
 def test_down_leaves_nothing_running_and_keeps_the_data(shop: Site) -> None:
-    assert shop.told("down")["stopped"] == ["node1", "node2", "node3"]
+    assert shop.told("down")["stopped"] == [f"node{number}" for number in shop.numbers]
     assert shop.pids() == []
     assert not any(host.reaches(host.address, port) for host in shop.hosts for port in (10001, 10003))
     assert shop.pbdeploy("status", str(shop.layout)).returncode == 1
     assert shop.told("down") == {"stopped": [], "wiped": False}
-    assert all((shop.home(number) / "data").is_dir() for number in (1, 2, 3))
+    assert all((shop.home(number) / "data").is_dir() for number in shop.numbers)
     wiped = shop.told("down", "--wipe", "--yes")
     assert wiped["wiped"]
     assert not shop.home(1).parent.exists()

@@ -12,7 +12,7 @@ from tests.simulation.planted import PLANTED
 from tests.simulation.run import simulate
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 1000
+SEEDS = 500
 MOST_SEEDS_PER_PLANT = 1000
 
 

@@ -19,7 +19,7 @@ def begun(path: Path) -> Results:
     results = Results(path)
     results.machine(SETTINGS)
     results.measurement("a", "first", {"p50_ms": 1})
-    results.done("a")
+    results.done("a", 1.0)
     results.measurement("b", "second", {"p50_ms": 2})
     results.failure("b", "interrupted")
     results.finished(1)

@@ -12,7 +12,7 @@ import pytest
 
 from adapters.build import open_store
 from adapters.contract import KeyRange, OrderedStore, Row, Table, Write
-from adapters.errors import Corrupt
+from adapters.errors import Applied, Corrupt, Unavailable
 from pbserver.datastore import ids, keys, sessions
 from pbserver.datastore.core import Datastore
 from pbserver.datastore.errors import BadRequest, ConcurrentTransaction, NeedIndex
@@ -69,6 +69,37 @@ def test_a_store_of_another_format_is_refused_untouched(store: OrderedStore) -> 
     with pytest.raises(Corrupt, match="format b'pbserver 99'"):
         Datastore(store).prepare(deadline=FAR)
     assert store.read([meta_address("format")], deadline=FAR) == [b"pbserver 99"]
+
+
+@pytest.mark.parametrize("reached", [True, False], ids=["and was applied", "and was not"])
+def test_a_store_is_prepared_although_nobody_knows_what_became_of_the_first_write(
+    store: OrderedStore, monkeypatch: pytest.MonkeyPatch, reached: bool
+) -> None:
+    written = store.write
+    attempts = 0
+
+    def times_out_once(*arguments: Any, **settings: Any) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts > 1 or reached:
+            written(*arguments, **settings)
+        if attempts == 1:
+            raise Unavailable("no answer in time", Applied.UNKNOWN)
+
+    monkeypatch.setattr(store, "write", times_out_once)
+    Datastore(store).prepare(deadline=FAR)
+    assert attempts == 2
+
+
+def test_a_store_that_never_answers_is_given_up_at_the_deadline(
+    store: OrderedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def times_out(*_: Any, **__: Any) -> None:
+        raise Unavailable("no answer in time", Applied.UNKNOWN)
+
+    monkeypatch.setattr(store, "write", times_out)
+    with pytest.raises(Unavailable, match="no answer in time"):
+        Datastore(store).prepare(deadline=time.monotonic() + 0.05)
 
 
 def test_only_a_testing_server_drops_its_data(store: OrderedStore) -> None:
@@ -311,16 +342,16 @@ def test_sorting_in_memory_has_a_bound(datastore: Datastore) -> None:
 
 
 def test_an_answer_is_cut_at_its_byte_limit_and_goes_on(datastore: Datastore) -> None:
-    put(datastore, *(entity(reference((b"K", n)), p=b"x" * 1000) for n in range(1, 301)))
-    limits = Limits(300, 50_000, 1000, 10)
+    put(datastore, *(entity(reference((b"K", n)), p=b"x" * 1000) for n in range(1, 61)))
+    limits = Limits(300, 10_000, 1000, 10)
     progress, sizes = Progress(None, 0, None), []
     more = True
     while more:
         batch = Execution(plan(query()), datastore._store, limits, FAR).batch(progress, 300)
         sizes.append(len(batch.frames))
         more = batch.more
-    assert sum(sizes) == 300
-    assert max(sizes) <= 50_000 // 1000 + 1
+    assert sum(sizes) == 60
+    assert max(sizes) <= 10_000 // 1000 + 1
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 5, 100])

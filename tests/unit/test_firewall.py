@@ -98,9 +98,15 @@ def test_iptables_has_the_same_rules_once_for_each_family(
 
 
 @pytest.mark.parametrize(
-    "database", [("cassandra", "peer"), ("hbase", "master"), ("mongodb", "peer"), ("mysql", "peer")]
+    "database",
+    [
+        ("cassandra", "peer"),
+        ("hbase", "master+zookeeper", "slave+zookeeper", "slave+zookeeper"),
+        ("mongodb", "peer"),
+        ("mysql", "peer"),
+    ],
 )
-def test_no_rule_names_more_ports_than_iptables_takes(database: tuple[str, str]) -> None:
+def test_no_rule_names_more_ports_than_iptables_takes(database: tuple[str, ...]) -> None:
     layout = made(*database)
     agent, others = firewall.closed(layout, layout.nodes[0], {})
     assert max(len(each.ports) for each in (agent, *others)) <= 15
@@ -115,6 +121,14 @@ def test_a_slave_closes_what_a_slave_has() -> None:
     layout = made("hbase", "master", "slave")
     assert any("2181" in rule for rule in of_nftables(layout, 0))
     assert not any("2181" in rule for rule in of_nftables(layout, 1))
+
+
+def test_only_members_reach_the_ports_of_a_quorum() -> None:
+    layout = made("hbase", "master+zookeeper", *["slave+zookeeper"] * 2, "slave")
+    voter = of_nftables(layout, 1)
+    inner = "tcp dport { 2181, 2888, 3888, 9091, 9864, 9867, 9966, 16020 }"
+    assert voter[1:3] == [f"ip saddr {{ 10.0.0.1/32, 10.0.0.2/31, 10.0.0.4/32 }} {inner} accept", f"{inner} drop"]
+    assert not any(port in rule for rule in of_nftables(layout, 3) for port in ("2181", "2888", "3888"))
 
 
 def test_a_name_with_several_addresses_is_all_of_them() -> None:

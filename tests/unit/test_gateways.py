@@ -1,13 +1,16 @@
 """The PBServers of a cluster, as data: which nodes have one, and what each of them opens."""
 
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from controller import databases
+from controller.agent.parts import Parts
 from controller.gateways import Gateways, refusal
 from controller.recipe import Cluster, Node, NotReady
+from tests.unit.test_layout import made
 
 NODES = tuple(Node(number, f"127.7.7.{number}", Path(f"/c/node{number}")) for number in (1, 2, 3))
 CASSANDRA = Gateways(databases.recipe("cassandra"))
@@ -56,3 +59,9 @@ def test_one_that_does_not_answer_is_not_ready() -> None:
 )
 def test_a_database_that_pbserver_cannot_use_gets_none(database: str, url: str, reason: str) -> None:
     assert refusal(database, url) == reason
+
+
+def test_a_layouts_replication_reaches_every_gateways_store() -> None:
+    parts = Parts(made("cassandra", "peer", "peer", "gateway", replication=2))
+    (settings,) = parts.gateways.files(parts.nodes[3], parts.cluster()).values()
+    assert tomllib.loads(settings)["store"].endswith(":9042?replication=2")

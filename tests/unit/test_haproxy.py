@@ -94,11 +94,17 @@ def test_what_is_no_entry_point_is_named(places: list[str], complaint: str) -> N
     assert str(wrong.value) == complaint
 
 
+def test_gateways_that_speak_https_are_checked_by_it_and_must_prove_who_they_are() -> None:
+    found = haproxy.configuration("shop", PLACES, tls=True)
+    assert found == EXPECTED.replace("sessions\n", "sessions ssl verify required ca-file @system-ca\n")
+
+
+@pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("admin_port", [None, 10002])
-def test_haproxy_takes_it_without_a_warning(admin_port: int | None, tmp_path: Path) -> None:
+def test_haproxy_takes_it_without_a_warning(admin_port: int | None, tls: bool, tmp_path: Path) -> None:
     need_command("haproxy", ["haproxy"], print)
     file = tmp_path / "haproxy.cfg"
-    file.write_text(haproxy.configuration("shop", PLACES, admin_port=admin_port))
+    file.write_text(haproxy.configuration("shop", PLACES, admin_port=admin_port, tls=tls))
     done = subprocess.run(["haproxy", "-c", "-f", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr

@@ -50,6 +50,7 @@ def test_the_launcher_ends_what_an_earlier_process_has_left_and_begins_only_once
                 "directory": str(tmp_path),
                 "log": str(tmp_path / "it.log"),
                 "mark": mark,
+                "digest": "d1",
             }
         )
     )

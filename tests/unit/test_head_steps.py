@@ -1,5 +1,6 @@
 """What the head does next: tables of what is wanted and observed, and the sentence and actions that follow."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,9 +14,14 @@ VERSION = "1"
 LIVE, LATE, GONE = 0.0, 12.0, 40.0
 
 
-def wanted(database: str = "mysql", *, up: bool = True, founded: bool = False) -> Wanted:
-    roles = ["master", "slave", "slave"] if database == "hbase" else ["peer"] * 3
-    return Wanted(Parts(made(database, *roles)), up, VERSION, founded)
+ROLES = {"hbase": ["master", "slave", "slave"]}
+QUORUM = ["master+zookeeper", "slave+zookeeper", "slave+zookeeper"]
+
+
+def wanted(
+    database: str = "mysql", *, up: bool = True, founded: bool = False, roles: Sequence[str] | None = None
+) -> Wanted:
+    return Wanted(Parts(made(database, *(roles or ROLES.get(database, ["peer"] * 3)))), up, VERSION, founded)
 
 
 def node(*running: str, prepared: bool = True, booted: bool = True, state: str = "RUNNING") -> Seen:
@@ -260,10 +266,16 @@ def test_a_service_that_cannot_be_started_is_tried_again_and_holds_nobody_up() -
     assert "node3 (10.0.0.3): mariadbd: spawn error" in steps.sentence
 
 
-@pytest.mark.parametrize("database", ["cassandra", "hbase", "mysql"])
-def test_every_database_boots_in_the_order_of_its_recipe_and_then_is_whole(database: str) -> None:
+@pytest.mark.parametrize(
+    ("database", "roles"),
+    [("cassandra", None), ("hbase", None), ("hbase", QUORUM), ("mysql", None)],
+    ids=["cassandra", "hbase", "hbase with a quorum", "mysql"],
+)
+def test_every_database_boots_in_the_order_of_its_recipe_and_then_is_whole(
+    database: str, roles: Sequence[str] | None
+) -> None:
     """Played through: what is started runs, what is checked passes."""
-    wants = wanted(database)
+    wants = wanted(database, roles=roles)
     names = {number: wants.parts.services(number, wants.parts.cluster()) for number in wants.parts.nodes}
     nodes = {number: replace(NEW, services={}) for number in names}
     seen, started = Observed(nodes), []
@@ -281,6 +293,22 @@ def test_every_database_boots_in_the_order_of_its_recipe_and_then_is_whole(datab
     assert entry_points(wants, seen) == [1, 2, 3]
     steps = next_steps(replace(wants, up=False), seen)
     assert {each.service for each in steps.actions} == {"pbserver"}
+
+
+def test_all_that_are_there_of_a_quorum_start_at_once_and_nobody_waits_for_one_that_is_missing() -> None:
+    wants = wanted("hbase", founded=True, roles=QUORUM)
+    services = dict.fromkeys(("zookeeper", "namenode", "datanode", "master", "regionserver", "thrift"), "STOPPED")
+    there = Seen(True, LIVE, VERSION, True, True, services, False)
+    seen = observed(there, there, silent(there), primary=1)
+    steps = next_steps(wants, seen)
+    assert steps.sentence == "starting zookeeper on node1 (10.0.0.1), node2 (10.0.0.2)"
+    assert steps.actions == of(Kind.START, "zookeeper", 1, 2, begins=True)
+    for action in steps.actions:
+        seen = _done(action, seen, [])
+    seen = replace(seen, passed=frozenset({(1, "zookeeper")}))
+    assert next_steps(wants, seen).actions == of(Kind.CHECK, "zookeeper", 2)
+    seen = replace(seen, passed=frozenset({(1, "zookeeper"), (2, "zookeeper")}))
+    assert next_steps(wants, seen).sentence == "starting namenode on node1 (10.0.0.1)"
 
 
 def _done(action: Action, seen: Observed, started: list[tuple[str, int]]) -> Observed:

@@ -61,10 +61,36 @@ def test_engines_are_where_the_layout_says() -> None:
     assert made("mysql", "peer", engines="/opt/e").engines_directory == Path("/opt/e")
 
 
+def test_numbers_that_are_written_down_stay_whoever_comes_or_goes() -> None:
+    given = nodes("peer", "peer", "gateway", "peer")
+    for node, number in zip(given, (1, 3, 4, 7), strict=True):
+        node["number"] = number
+    found = made("cassandra", nodes=given)
+    assert [(node.number, node.host[-1]) for node in found.every_node()] == [(1, "1"), (3, "2"), (7, "4"), (4, "3")]
+    del given[3]["number"]
+    assert made("cassandra", nodes=given).numbers["10.0.0.4"] == 2
+
+
+def test_a_node_that_leaves_keeps_data_still_but_counts_neither_as_a_copy_nor_as_an_entry_point() -> None:
+    given = nodes("peer", "peer", "peer")
+    given[2]["leaving"] = True
+    found = made("cassandra", nodes=given)
+    assert (len(found.machines), found.copies) == (3, 2)
+    assert [each.address for each in found.gateways] == ["10.0.0.1", "10.0.0.2"]
+
+
 def test_gateways_are_those_that_are_named_and_may_keep_no_data() -> None:
     found = made("cassandra", "peer", "peer+gateway", "gateway")
     assert [machine.address for machine in found.gateways] == ["10.0.0.2", "10.0.0.3"]
     assert [machine.address for machine in found.machines] == ["10.0.0.1", "10.0.0.2"]
+
+
+def test_keepers_are_those_that_are_named_beside_what_else_they_do() -> None:
+    found = made("hbase", "slave+zookeeper", "master+gateway+zookeeper", "slave", "slave+zookeeper", "gateway")
+    assert [machine.address for machine in found.keepers] == ["10.0.0.2", "10.0.0.1", "10.0.0.4"]
+    assert [machine.address for machine in found.gateways] == ["10.0.0.2", "10.0.0.5"]
+    assert len(found.machines) == 4
+    assert made("hbase", "master", "slave").keepers == ()
 
 
 @pytest.mark.parametrize(
@@ -97,12 +123,29 @@ def test_addresses_are_compared_as_addresses() -> None:
 @pytest.mark.parametrize(
     ("database", "roles", "more", "said"),
     [
-        ("cassandra", ["peer", "chief"], {}, "nodes.1.roles.0: input should be 'master', 'slave', 'peer' or 'gateway'"),
+        ("cassandra", ["peer", "chief"], {}, "should be 'master', 'slave', 'peer', 'gateway' or 'zookeeper'"),
         ("cassandra", ["master", "peer"], {}, "10.0.0.1: cassandra has no role 'master', only peer and gateway"),
-        ("hbase", ["peer"], {}, "10.0.0.1: hbase has no role 'peer', only master, slave and gateway"),
+        ("hbase", ["peer"], {}, "10.0.0.1: hbase has no role 'peer', only master, slave, zookeeper and gateway"),
         ("hbase", ["slave", "slave"], {}, "0 nodes are master; hbase has exactly one"),
         ("hbase", ["master", "master"], {}, "2 nodes are master"),
-        ("hbase", ["master+slave"], {}, "10.0.0.1: one role, and gateway beside it"),
+        ("hbase", ["master+slave"], {}, "10.0.0.1: one role, and beside it zookeeper and gateway if"),
+        ("hbase", ["master", "slave+zookeeper+zookeeper"], {}, "10.0.0.2: one role, and beside it"),
+        ("hbase", ["master", "zookeeper"], {}, "10.0.0.2: zookeeper is a role beside master or slave, and never a"),
+        ("hbase", ["master", "zookeeper+gateway"], {}, "10.0.0.2: zookeeper is a role beside master or slave"),
+        ("hbase", ["master+zookeeper", "slave+zookeeper"], {}, "2 nodes are zookeeper; take 1, 3 or 5: more than half"),
+        ("hbase", ["master", *["slave+zookeeper"] * 7], {}, "7 nodes are zookeeper; take 1, 3 or 5"),
+        ("cassandra", ["peer+zookeeper"], {}, "10.0.0.1: cassandra has no role 'zookeeper', only peer and gateway"),
+        (
+            "hbase",
+            [],
+            {
+                "nodes": [
+                    {"address": "a", "roles": ["master"]},
+                    {"address": "b", "roles": ["slave", "zookeeper"], "leaving": True},
+                ]
+            },
+            "b: it has the role zookeeper and cannot leave: the quorum of a cluster stays as it was founded",
+        ),
         ("cassandra", ["peer+peer"], {}, "10.0.0.1: one role"),
         ("cassandra", ["gateway"], {}, "no node keeps data: give one the role peer"),
         ("cassandra", [], {}, "nodes: tuple should have at least 1 item"),
@@ -110,6 +153,43 @@ def test_addresses_are_compared_as_addresses() -> None:
         ("cassandra", ["peer"], {"replication": 0}, "replication: input should be greater than or equal to 1"),
         ("mysql", ["peer"] * 3, {"replication": 2}, "Galera keeps every row on all 3 nodes; leave it out"),
         ("mongodb", ["peer", "peer"], {}, "2 nodes keep data; mongodb is run on up to 1"),
+        ("cassandra", [], {"nodes": [{"address": "a", "roles": ["peer"], "number": 2}]}, "has number 1 and keeps it"),
+        (
+            "cassandra",
+            [],
+            {"nodes": [{"address": each, "roles": ["peer"], "number": 1} for each in ("a", "b")]},
+            "number 1 is given 2 times",
+        ),
+        (
+            "cassandra",
+            [],
+            {"nodes": [{"address": "a", "roles": ["peer"], "leaving": True}, {"address": "b", "roles": ["gateway"]}]},
+            "a: the first node has the cluster's head and cannot leave",
+        ),
+        (
+            "cassandra",
+            [],
+            {"nodes": [{"address": "a", "roles": ["peer"]}, {"address": "b", "roles": ["gateway"], "leaving": True}]},
+            "no gateway stays",
+        ),
+        (
+            "cassandra",
+            [],
+            {"nodes": [{"address": each, "roles": ["peer"], "tokens": [5]} for each in ("a", "b")]},
+            "token 5 is given 2 times",
+        ),
+        (
+            "cassandra",
+            [],
+            {"nodes": [{"address": "a", "roles": ["peer"], "tokens": [1 << 63]}]},
+            "nodes.0.tokens.0: input should be less than 9223372036854775808",
+        ),
+        (
+            "mongodb",
+            [],
+            {"nodes": [{"address": "a", "roles": ["peer"], "tokens": [1]}]},
+            "a: tokens are for nodes that keep data of Cassandra",
+        ),
         ("oracle", ["peer"], {}, "database: input should be 'cassandra', 'hbase', 'mongodb' or 'mysql'"),
         ("cassandra", ["peer"], {"name": "My Shop"}, "name: a small letter"),
         ("cassandra", ["peer"], {"directory": "data"}, "directory: not an absolute path"),

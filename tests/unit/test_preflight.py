@@ -66,6 +66,16 @@ def test_a_machine_needs_what_its_roles_need() -> None:
     ]
 
 
+def test_a_machine_that_votes_needs_the_ports_of_a_quorum() -> None:
+    taken = replace(GOOD, taken={2181: "zookeeper", 2888: "something", 3888: "java"})
+    layout = made("hbase", "master+zookeeper", "slave+zookeeper", "slave+zookeeper", "slave")
+    assert said(layout, GOOD, taken, GOOD, taken) == [
+        "10.0.0.2: port 2181, for ZooKeeper, is taken by zookeeper",
+        "10.0.0.2: port 2888, for ZooKeeper's leader, is taken by something",
+        "10.0.0.2: port 3888, for ZooKeeper's elections, is taken by java",
+    ]
+
+
 def test_clocks_are_compared_with_each_other_and_not_with_ours() -> None:
     layout = made("cassandra", "peer", "peer", "peer")
     all_ahead = [replace(GOOD, ahead_seconds=100.0 + number / 10) for number in range(3)]
@@ -94,6 +104,40 @@ def test_a_pbserver_does_not_take_the_databases_port() -> None:
     assert other.address == "10.0.0.2"
     assert str(problem) == "10.0.0.1: ports.pbserver is 9042, which cassandra needs for CQL; choose another"
     assert preflight.of_layout(made("cassandra", "peer", "peer", "gateway", ports={"pbserver": 9042})) == []
+
+
+def test_an_agent_has_a_port_of_its_own_on_every_machine() -> None:
+    layout = made("cassandra", "peer", "gateway", ports={"agent": 9042})
+    assert [*map(str, preflight.of_layout(layout))][:1] == [
+        "10.0.0.1: ports.agent is 9042, which cassandra needs for CQL; choose another"
+    ]
+    taken = replace(GOOD, taken={10003: "nginx (pid 7)"})
+    layout = made("mongodb", "peer", "gateway")
+    assert said(layout, taken, taken) == [
+        f"10.0.0.{number}: port 10003, for the agent, is taken by nginx (pid 7)" for number in (1, 2)
+    ]
+    assert '"10003": "10.0.0.2"' in preflight.question(layout, layout.nodes[1])
+
+
+def test_a_directory_in_which_a_sockets_path_is_too_long_is_refused() -> None:
+    fits, over = "/d" + "é" * 33, "/d" + "é" * 34 + "ab"
+    assert preflight.of_layout(made("mysql", "peer", "peer", "peer", directory=fits)) == []
+    (problem,) = preflight.of_layout(made("mysql", "peer", "peer", "peer", directory=over))
+    assert problem.fatal
+    assert problem.text.startswith("`directory` and `name` are 4 bytes too long: the path of a socket on a node, /dé")
+
+
+@pytest.mark.parametrize(
+    ("database", "versions", "said_of"),
+    [
+        ("cassandra", {"cassandra": "5.0.9", "java": "17"}, []),
+        ("cassandra", {"cassandra": "4.1.3"}, ["versions.cassandra is 4.1.3; this PBServer runs cassandra with java"]),
+        ("mysql", {"cassandra": "5.0.9"}, ["versions.cassandra is 5.0.9; this PBServer runs mysql with mariadb 10.11"]),
+    ],
+)
+def test_a_version_that_was_never_tried_is_refused(database: str, versions: dict[str, str], said_of: list[str]) -> None:
+    found = preflight.of_layout(made(database, "peer", "peer", "peer", versions=versions))
+    assert [each.text[: len(text)] for each, text in zip(found, said_of, strict=True)] == said_of
 
 
 @pytest.mark.parametrize(("theirs", "ahead"), [(10.0, 0.0), (12.0, 0.0), (12.5, 0.5), (9.0, -1.0)])

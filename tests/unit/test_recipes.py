@@ -9,8 +9,10 @@ import pytest
 import yaml
 from jinja2 import UndefinedError
 
+from adapters.cassandra.nodes import parse_place
+from adapters.url import parse_url
 from controller import databases
-from controller.databases import hbase, mysql
+from controller.databases import hbase, mysql, quorum
 from controller.engines.catalog import ENGINES
 from controller.recipe import Cluster, ClusterError, Node, Recipe
 from controller.rendering import render
@@ -188,11 +190,81 @@ def test_data_nodes_are_told_apart_by_their_ports() -> None:
     assert hbase_file("hdfs-site.xml", 3)["dfs.replication"] == "3"
 
 
+@pytest.mark.parametrize(("nodes", "asked", "copies"), [(3, None, "3"), (2, None, "2"), (3, 2, "2"), (3, 1, "1")])
+def test_hdfs_keeps_as_many_copies_as_are_asked_for(nodes: int, asked: int | None, copies: str) -> None:
+    seen = cluster("hbase")
+    seen = replace(seen, nodes=seen.nodes[:nodes], replication=asked)
+    for node in seen.nodes:
+        found = properties(hbase.files(node, seen)[node.conf / "hdfs-site.xml"])
+        assert found["dfs.replication"] == copies
+
+
+def test_hdfs_gives_up_a_silent_datanode_before_its_regions_move() -> None:
+    """Else their log is split, and opened anew, with the silent one among the copies: 20 s more without service."""
+    hdfs, found = hbase_file("hdfs-site.xml", 1), hbase_file("hbase-site.xml", 1)
+    heartbeat = 1000 * int(hdfs["dfs.heartbeat.interval"])
+    recheck = int(hdfs["dfs.namenode.heartbeat.recheck-interval"])
+    assert 2 * recheck + 10 * heartbeat < int(found["zookeeper.session.timeout"])
+    assert int(hdfs["dfs.namenode.stale.datanode.interval"]) >= 3 * heartbeat, "what the NameNode takes at least"
+    assert int(found["hbase.lease.recovery.dfs.timeout"]) > 2 * int(hdfs["dfs.client.socket-timeout"])
+
+
+def test_cassandras_keyspace_gets_the_replicas_that_are_asked_for() -> None:
+    seen = replace(cluster("cassandra"), replication=2)
+    for url in databases.recipe("cassandra").store_urls(seen):
+        place = parse_place(parse_url(url))
+        assert (place.replication, place.keyspace) == (2, "pbserver")
+
+
+def test_a_cassandra_node_has_the_tokens_that_are_given_and_chooses_others() -> None:
+    seen = cluster("cassandra")
+    first, second = seen.nodes[:2]
+    seen = replace(seen, tokens={first: (-5, 7)})
+    found = [
+        yaml.safe_load(databases.recipe("cassandra").files(node, seen)[node.conf / "cassandra.yaml"])
+        for node in (first, second)
+    ]
+    assert [(each["num_tokens"], each.get("initial_token")) for each in found] == [(2, "-5,7"), (16, None)]
+
+
 def test_all_of_hbase_looks_for_the_masters_on_the_first_node() -> None:
     for node in EVERYWHERE:
         assert hbase_file("core-site.xml", node)["fs.defaultFS"] == "hdfs://127.7.7.1:8020"
         assert hbase_file("hbase-site.xml", node)["hbase.zookeeper.quorum"] == "127.7.7.1"
         assert hbase_file("hbase-site.xml", node)["hbase.regionserver.hostname"] == HOSTS[node - 1]
+
+
+@pytest.mark.parametrize("numbers", [(), (1,), (2,), (1, 2, 3)])
+def test_hbases_zookeeper_runs_on_the_keepers_or_beside_the_masters(numbers: tuple[int, ...]) -> None:
+    seen = cluster("hbase")
+    seen = replace(seen, keepers=tuple(seen.nodes[number - 1] for number in numbers))
+    voters = [seen.nodes[number - 1] for number in numbers or (1,)]
+    first = hbase.stages(seen)[0]
+    assert (first.service, first.check, [*first.nodes]) == ("zookeeper", quorum.serves, voters)
+    for node in seen.nodes:
+        files = hbase.files(node, seen)
+        site = properties(files[node.conf / "hbase-site.xml"])
+        assert site["hbase.zookeeper.quorum"] == ",".join(each.host for each in voters)
+        assert site["hbase.zookeeper.property.clientPort"] == "2181"
+        services = {each.name: each for each in hbase.services(node, seen)}
+        keeps = node in voters
+        assert ("zookeeper" in services, node.conf / "zoo.cfg" in files) == (keeps, keeps)
+        assert (files.get(node.data / "zookeeper" / "myid") == f"{node.number}\n") is keeps
+        assert ("master" in services, "namenode" in services) == (node.number == 1, node.number == 1)
+        needed = hbase.needs(node, seen)
+        taken = {port for port in (2181, 2888, 3888) if port in needed.ports}
+        assert taken == ({2181} | ({2888, 3888} if len(voters) > 1 else set()) if keeps else set())
+        assert needed.memory_mib == 2 * (512 + 352 * (node.number == 1) + 64 * keeps)
+
+
+def test_the_voters_of_hbases_quorum_know_each_other_and_keep_what_they_know_apart_from_the_blocks() -> None:
+    seen = cluster("hbase")
+    node = seen.nodes[1]
+    lines = hbase.files(node, replace(seen, keepers=seen.nodes))[node.conf / "zoo.cfg"].splitlines()
+    assert [line for line in lines if line.startswith("server.")] == [
+        f"server.{number}=127.7.7.{number}:2888:3888" for number in EVERYWHERE
+    ]
+    assert {"clientPortAddress=127.7.7.2", "dataDir=/c/node2/data/zookeeper"} <= {*lines}
 
 
 def test_text_in_site_files_is_escaped() -> None:
@@ -212,6 +284,17 @@ def test_only_the_first_of_a_galera_cluster_that_is_down_begins_it(
     seen = replace(seen, running=frozenset(seen.nodes[number - 1] for number in running))
     (service,) = mysql.services(seen.nodes[node - 1], seen)
     assert ("--wsrep-new-cluster" in service.command) is begins
+
+
+def test_a_single_mariadb_is_none_of_galera_and_syncs_what_it_commits() -> None:
+    seen = cluster("mysql")
+    alone = replace(seen, nodes=seen.nodes[:1])
+    (service,) = mysql.services(alone.primary, alone)
+    assert "--wsrep-new-cluster" not in service.command
+    synced = "innodb_flush_log_at_trx_commit=1"
+    for view, galera in ((alone, False), (seen, True)):
+        text = mysql.files(view.primary, view)[view.primary.conf / "galera.cnf"]
+        assert (synced in text, "wsrep" in text) == (not galera, galera)
 
 
 def test_a_galera_cluster_boots_from_its_primary() -> None:
