@@ -38,8 +38,7 @@ class BatchGroups:
                 raise ConcurrentTransaction("Concurrency exception.")
             return work(reader), dict(zip(joined, slots[len(seen) :], strict=True))
 
-    def get(self, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float) -> Result:
-        del groups, deadline
+    def get(self, work: Callable[[Reader], Result]) -> Result:
         return work(self._store)
 
     def read(self, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float) -> Result:

@@ -118,9 +118,9 @@ class Datastore:
         def work(reader: Reader) -> list[bytes | None]:
             return self._get(wanted, reader, deadline)
 
-        groups = dict.fromkeys(key.group for key in wanted)
         if handle is None:
-            return self._groups.get(groups, work, deadline=deadline)
+            return self._groups.get(work)
+        groups = dict.fromkeys(key.group for key in wanted)
         return self.transactions.read(handle, groups, work, deadline=deadline)
 
     def _get(self, wanted: Sequence[Key], reader: Reader, deadline: float) -> list[bytes | None]:

@@ -82,8 +82,8 @@ class Groups(Protocol):
         """
         ...
 
-    def get(self, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float) -> Result:
-        """What `work` reads of entities in groups: everything acknowledged, each entity of a state of its own."""
+    def get(self, work: Callable[[Reader], Result]) -> Result:
+        """What `work` reads of entities: each is of a state of its own, none older than what any call has shown."""
         ...
 
     def read(self, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float) -> Result:

@@ -62,8 +62,12 @@ class HeadStore:
         groups = [*groups]
         settle = settle or self.scopes
         found = dict(zip(groups, self.read(groups, deadline, settle=settle), strict=True)) if groups else {}
+        return self.finish(found, deadline, settle=settle)
+
+    def finish(self, found: Mapping[bytes, Head], deadline: float, *, settle: bool = False) -> dict[bytes, Head]:
+        """Heads that were found, or those that came after them, all of whose rows are known to be written."""
         return {
-            group: head if self.is_written(group, head) else self._resolve(group, head, deadline, settle)
+            group: head if self.is_written(group, head) else self._finish(group, head, deadline, settle)
             for group, head in found.items()
         }
 
@@ -73,7 +77,7 @@ class HeadStore:
             return self._remembered.has(group, head.slot)
         return head.state is State.APPLIED
 
-    def _resolve(self, group: bytes, head: Head, deadline: float, settle: bool) -> Head:
+    def _finish(self, group: bytes, head: Head, deadline: float, settle: bool) -> Head:
         began = time.monotonic()
         while not self.is_written(group, head):
             if head.state is State.COMMITTED:

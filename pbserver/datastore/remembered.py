@@ -62,6 +62,15 @@ class Remembered:
             entry = self._entries.get(group)
             return entry is not None and entry.head.slot == slot
 
+    def slot(self, group: bytes) -> int | None:
+        """The slot of the newest commit that is known to be written to the end; None when none is."""
+        with self._lock:
+            entry = self._entries.get(group)
+            if entry is None:
+                return None
+            self._entries.move_to_end(group)
+            return entry.head.slot
+
     def head(self, group: bytes) -> Head | None:
         """The head from which a commit may go on without looking; None when it is not known."""
         with self._lock:

@@ -17,6 +17,7 @@ from adapters.contract import Address, OrderedStore, Reader, Table, Write, row_w
 from adapters.errors import Unavailable
 from pbserver.datastore import catalog, heads
 from pbserver.datastore.catalog import Indexes
+from pbserver.datastore.entity_reads import EntityReads
 from pbserver.datastore.errors import ConcurrentTransaction, Timeout
 from pbserver.datastore.groups import Beside, Result
 from pbserver.datastore.head_store import HeadStore, pause, soon
@@ -66,12 +67,11 @@ class RowGroups:
         self._remembered = Remembered(MOST_BYTES if remember else 0)
         self._indexes = RememberedIndexes(remember=remember)
         self._heads = HeadStore(store, self._remembered)
+        self._reads = EntityReads(store, self._heads, self._remembered)
         self._notes = Notes(store, self._heads)
 
-    def get(self, groups: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float) -> Result:
-        if self._early and not self._heads.scopes:
-            self._heads.resolve(groups, deadline)
-        return work(self._store)
+    def get(self, work: Callable[[Reader], Result]) -> Result:
+        return work(self._reads)
 
     def view(
         self, seen: Seen, joined: Collection[bytes], work: Callable[[Reader], Result], *, deadline: float

@@ -19,8 +19,6 @@ from tests.simulation.scheduler import World
 APP = b"simulated"
 _CALL_SECONDS = 20.0
 
-PLAIN_GET = "get"  #: promises less than the others: see run.py
-
 #: Objects by name: a list that is appended to, in a root or below one, and a register below each root.
 GROUPS = 3
 LISTS = [f"{group}{child}" for group in range(GROUPS) for child in ("", "/list")]
@@ -99,12 +97,17 @@ class Client:
 
     def run(self, operations: int) -> None:
         for _ in range(operations):
-            self._one()
+            self._one(*self._world.random.choice(_WORK))
             self._world.sleep(self._world.random.uniform(0, 0.05))
 
-    def _one(self) -> None:
+    def watch(self, gets: int) -> None:
+        """Looks at one object after the other: what one shows of a commit, the next must not hide."""
+        for _ in range(gets):
+            self._one("get", _get)
+            self._world.sleep(self._world.random.uniform(0, 0.01))
+
+    def _one(self, name: str, work: "Callable[[_Step], None]") -> None:
         server = self._world.random.choice(self._servers)()
-        name, work = self._world.random.choice(_WORK)
         attempt = Attempt(self._number, name, self._world.now_ns)
         task = self._world.start(
             f"client {self._number}: {name}", lambda: self._attempt(server, attempt, work), owner=server
@@ -251,7 +254,7 @@ _WORK: list[tuple[str, Callable[[_Step], None]]] = [
     ("skew", _skew),
     ("query and append", _query_and_append),
     ("look", _look),
-    (PLAIN_GET, _get),
+    ("get", _get),
     ("query", _query),
     ("put", _put),
     ("put", _put),

@@ -9,6 +9,7 @@ from unittest.mock import patch
 from adapters.contract import ABSENT, Write
 from adapters.errors import Conflict, Unavailable
 from pbserver.datastore import heads
+from pbserver.datastore.entity_reads import EntityReads
 from pbserver.datastore.head_store import HeadStore, soon
 from pbserver.datastore.heads import Head, Outcome, State
 from pbserver.datastore.notes import Notes
@@ -185,13 +186,22 @@ def cold_head_read_with_its_rows() -> Iterator[None]:
         yield
 
 
-def acknowledged_early_but_read_late() -> Any:
-    """Commits are answered at their commit point, and gets do not look at the head."""
+def gets_do_not_look_at_heads() -> Any:
+    """An entity's row is taken for all there is to know."""
 
-    def get(self: RowGroups, groups: Any, work: Callable[[Any], Any], *, deadline: float) -> Any:
+    def get(self: RowGroups, work: Callable[[Any], Any]) -> Any:
         return work(self._store)
 
     return _patched(RowGroups, get=get)
+
+
+def gets_show_what_is_not_settled() -> Any:
+    """A head and its entities that are read as one are shown, though another read may not find them yet."""
+
+    def settle(self: EntityReads, open_: Mapping[bytes, Head], found: Any, deadline: float) -> None:
+        return
+
+    return _patched(EntityReads, _settle=settle)
 
 
 @contextmanager
@@ -229,7 +239,8 @@ PLANTED: dict[str, Callable[[], Any]] = {
         lost_although_others_went_by,
         views_not_validated,
         cold_head_read_with_its_rows,
-        acknowledged_early_but_read_late,
+        gets_do_not_look_at_heads,
+        gets_show_what_is_not_settled,
         head_moved_before_it_is_noted,
     )
 }

@@ -29,8 +29,8 @@ from pbserver.datastore import (
 from pbserver.datastore.core import Datastore
 from pbserver.datastore.groups import Result, carried_out, run_quietly
 from tests.isolation.checker import check
-from tests.isolation.history import History, How, Outcome, Transaction
-from tests.simulation.clients import LISTS, PLAIN_GET, REGISTERS, Attempt, Client, _Step
+from tests.isolation.history import History, Outcome
+from tests.simulation.clients import LISTS, REGISTERS, Attempt, Client, _Step
 from tests.simulation.scheduler import Task, World, governed
 from tests.simulation.store import NO_FAULTS, Data, Faults, SimulatedStore
 
@@ -42,21 +42,13 @@ _SECONDS = {"IDLE_SECONDS": 0.5, "BEAT_SECONDS": 0.15, "LEASE_SECONDS": 0.4, "DE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What the servers run on, and when they answer. `layers` stand over the simulated store, the first on it."""
+    """What the servers run on, and when they answer. `layers` stand over the simulated store, the first on it: they
+    need every read to see what has happened, told or not.
+    """
 
     atomicity: Atomicity = Atomicity.ROW
     early: bool = False
     layers: tuple[Callable[[OrderedStore], OrderedStore], ...] = ()
-
-    @property
-    def strict_gets(self) -> bool:
-        """Whether a plain get looks at its group's head."""
-        return self.early and self.atomicity is Atomicity.ROW
-
-    @property
-    def fresh(self) -> bool:
-        """Whether reads have to be fresh: gets that look at the head, and layers. Commits do not need it."""
-        return self.strict_gets or bool(self.layers)
 
     def open(self, data: Data, after_write: Callable[[], None] = lambda: None) -> OrderedStore:
         """One server's access."""
@@ -86,6 +78,7 @@ class Plan:
     servers: int = 3
     clients: int = 4
     operations: int = 8  #: of each client
+    gets: int = 40  #: of another one, which does nothing else
     crashes: float = 0.01  #: of the server, after each write of it
     pauses: float = 0.02
     refused_later: float = 0.05  #: of the work for later, for want of room
@@ -182,7 +175,7 @@ def simulate(seed: int, plan: Plan | None = None, kind: str = "") -> Report:
     plan = plan or Plan()
     world = World(seed)
     its = {**KINDS, **LAYERED}[kind] if kind else [*KINDS.values()][seed % len(KINDS)]
-    faults = replace(plan.faults, stale_heads=0) if its.fresh else plan.faults
+    faults = replace(plan.faults, unseen=0) if its.layers else plan.faults
     data = Data(world, faults, its.atomicity, versions=not its.layers)
     history: History = []
     with ExitStack() as stack:
@@ -193,17 +186,18 @@ def simulate(seed: int, plan: Plan | None = None, kind: str = "") -> Report:
         cluster = Cluster(world, data, plan, its)
         clients = [
             Client(world, number, [lambda n=n: cluster.at(n) for n in range(plan.servers)], history)  # type: ignore[misc]
-            for number in range(1, plan.clients + 1)
+            for number in range(1, plan.clients + 2)
         ]
         tasks = [
             world.start(f"client {number}", lambda client=client: client.run(plan.operations))  # type: ignore[misc]
-            for number, client in enumerate(clients, start=1)
+            for number, client in enumerate(clients[:-1], start=1)
         ]
+        tasks.append(world.start("watcher", lambda: clients[-1].watch(plan.gets)))
         world.start("end", lambda: _end(world, cluster, tasks))
         world.run(_MOST_STEPS)
         data.faults = NO_FAULTS
         _look_at_everything(world, data, its, history)
-        problems = [*_history_problems(history, its), *_row_problems(data, its), *_unfinished(data, its)]
+        problems = [*map(str, check(history)), *_row_problems(data, its), *_unfinished(data, its)]
     return Report(seed, problems, world.fingerprint, history)
 
 
@@ -230,34 +224,6 @@ def _look_at_everything(world: World, data: Data, kind: Kind, history: History) 
 
     world.start("last look", work)
     world.run(_MOST_STEPS * 2)
-
-
-def _history_problems(history: History, kind: Kind) -> list[str]:
-    """Of a plain get only this is promised: it sees what was acknowledged before it began.
-
-    It reads the entity's row and nothing else, so a commit that nobody was told of, because its server died before all
-    rows were written, is seen when somebody has finished it. Everything else is strictly serializable; so are gets,
-    where commits are acknowledged before their rows are written and gets look at the head.
-    """
-    if kind.strict_gets:
-        return [*map(str, check(history))]
-    gets = [each for each in history if each.name == PLAIN_GET]
-    relaxed = [replace(each, start=0) if each.name == PLAIN_GET else each for each in history]
-    return [*map(str, check(relaxed)), *(problem for get in gets for problem in _missed(get, history))]
-
-
-def _missed(get: Transaction, history: History) -> list[str]:
-    acknowledged = [each for each in history if each.outcome is Outcome.OK and each.end < get.start]
-    missed = []
-    for read in get.reads:
-        for transaction in acknowledged:
-            for write in transaction.last_writes():
-                if write.object != read.object:
-                    continue
-                old = write.how is How.PUT and read.seen and (read.version or 0) < (write.version or 0)
-                if old or (write.how is How.APPEND and write.id not in read.seen):
-                    missed.append(f"{get} does not see {write}, which was acknowledged before")
-    return missed
 
 
 def _rows(data: Data, kind: Kind, *wanted: Table) -> dict[tuple[Table, bytes, bytes], bytes]:

@@ -2,8 +2,8 @@
 
 Every call waits for its turn. An unconditional write lands row by row, in any order; a row may land late, or twice. A
 conditional write, at SCOPE with what is beside it, may be carried out without the answer coming back, or later, or
-twice (and then the second answer comes). A read of a group's head, at SCOPE with its entities, may be a little old
-unless it settles.
+twice (and then the second answer comes). Until somebody was told that it happened, by its answer, by a read that
+settles or by another conditional write of the row, each read may see it or not.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,11 +59,11 @@ class Faults:
     late_writes: float = 0.03
     doubled_writes: float = 0.03
     refusals: float = 0.02
-    stale_heads: float = 0.05
+    unseen: float = 0.3  #: of the reads of what nobody was told of yet
     late_seconds: float = 3.0
 
 
-NO_FAULTS = Faults(lost_answers=0, late_writes=0, doubled_writes=0, refusals=0, stale_heads=0)
+NO_FAULTS = Faults(lost_answers=0, late_writes=0, doubled_writes=0, refusals=0, unseen=0)
 
 
 class Cell(NamedTuple):
@@ -81,8 +81,8 @@ class Data:
         self.faults = faults
         self.capabilities = replace(CAPABILITIES, atomicity=atomicity, versioned_writes=versions)
         self.cells: dict[_Place, Cell] = {}
-        self.history: dict[_Place, list[dict[_Place, bytes | None]]] = {}  #: of rows written conditionally: the
-        # values they had, with those of the rows beside them, newest last
+        #: Of moved heads that nobody was told of: what stood there before, in the rows written beside them as well.
+        self.untold: dict[_Place, dict[_Place, bytes | None]] = {}
         self.versions_count = True  #: turned off to plant a bug
 
     def value(self, place: _Place) -> bytes | None:
@@ -100,11 +100,13 @@ class Data:
     def compare_and_set(self, write: Write, beside: Sequence[Write] = ()) -> None:
         """Carries out a conditional write, and what is beside it. Raises Conflict with what was there."""
         place = _place(write.address)
+        self.untold.pop(place, None)
         current = self.value(place)
         if (current is not None) if write.expect is ABSENT else current != write.expect:
             raise Conflict("the row is another", index=0, current=current)
         places = [place, *(_place(each.address) for each in beside)]
-        self.history.setdefault(place, []).append({each: self.value(each) for each in places})
+        if write.address.table is Table.GROUPS:
+            self.untold[place] = {each: self.value(each) for each in places}
         for at, each in zip(places, (write, *beside), strict=True):
             self.cells[at] = Cell(each.value, 0)
 
@@ -146,7 +148,7 @@ class SimulatedStore:
         self._turn()
         found: dict[Address, bytes | None] = {}
         for together in self._read_as_one(addresses):
-            old = {} if settle else self._older(together)
+            old = self._older(together, settle=settle)
             found.update((each, old.get(_place(each), self._data.value(_place(each)))) for each in together)
             if len(addresses) > 1 and self._chance(0.2):  # what is not of one state is read one after the other
                 self._world.sleep(self._some(_SLOW_SECONDS) if self._chance(0.2) else 0.0)
@@ -154,19 +156,21 @@ class SimulatedStore:
         return [found[address] for address in addresses]
 
     def _read_as_one(self, addresses: Sequence[Address]) -> list[list[Address]]:
+        """What is of one state; the parts in the order in which they are read."""
         if self.capabilities.atomicity is Atomicity.ROW:
-            return [[address] for address in addresses]
+            return self._world.random.sample([[address] for address in addresses], len(addresses))
         scopes: dict[tuple[Table, bytes], list[Address]] = {}
         for address in addresses:
             scopes.setdefault(address[:2], []).append(address)
         return list(scopes.values())
 
-    def _older(self, together: list[Address]) -> dict[_Place, bytes | None]:
-        """A state that was there a moment ago, now and then, of a group whose head is among what is read."""
-        for address in together:
-            states = self._data.history.get(_place(address), [])
-            if states and address.table is Table.GROUPS and self._chance(self._data.faults.stale_heads):
-                return states[-1]
+    def _older(self, together: list[Address], *, settle: bool) -> dict[_Place, bytes | None]:
+        """A state from before a conditional write of one of the rows, when that is not to be seen yet."""
+        for place in map(_place, together):
+            if settle:
+                self._data.untold.pop(place, None)
+            elif place in self._data.untold and self._chance(self._data.faults.unseen):
+                return self._data.untold[place]
         return {}
 
     def fetch(
@@ -195,11 +199,17 @@ class SimulatedStore:
         if conditional and len(writes) > 1 and not self._may_hold(writes, conditional):
             raise Unsupported("not at this atomicity, not in this simulation")
         self._turn()
+        untold = self._data.untold
+        places = [_place(each.address) for each in conditional]
         try:
             self._carry_out(writes, conditional)
+            before = [untold.get(place) for place in places]
         finally:
             self._after_write()
             self._turn()
+        for place, its in zip(places, before, strict=True):
+            if untold.get(place) is its:  # not that of another write, which came after this one
+                untold.pop(place, None)
 
     def _may_hold(self, writes: Sequence[Operation], conditional: Sequence[Operation]) -> bool:
         scopes = {each.address[:2] for each in writes}
