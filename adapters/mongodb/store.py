@@ -55,6 +55,7 @@ CAPABILITIES = Capabilities(
 PATIENCE_SECONDS = 60.0  # of calls that have no deadline
 CHECK_SECONDS = 10.0
 LARGEST_BATCH = (1 << 31) - 1
+_ONE_BY_ONE_ON_FERRETDB = 10  # rows asked for alone: it reads its whole collection to find several
 
 
 class MongoStore:
@@ -64,6 +65,7 @@ class MongoStore:
 
     def __init__(self, place: Place) -> None:
         self._connection = Connection(place)
+        self._one_by_one = _ONE_BY_ONE_ON_FERRETDB if place.one_writer else 1
 
     @property
     def capabilities(self) -> Capabilities:
@@ -75,9 +77,9 @@ class MongoStore:
     def read(self, addresses: Sequence[Address], *, deadline: float, settle: bool = False) -> list[bytes | None]:
         rows = [codec.name(address) for address in addresses]
         with self._connection.collections(deadline) as collections:
-            if len(rows) == 1:
-                collection = collections[addresses[0].table.volatile]
-                return [codec.value_in(collection.find_one({"_id": rows[0]}))]
+            if len(rows) <= self._one_by_one:
+                asked = zip(addresses, rows, strict=True)
+                return [codec.value_in(collections[each.table.volatile].find_one({"_id": row})) for each, row in asked]
             found: dict[str, bytes | None] = {}
             for volatile, collection in enumerate(collections):
                 mine = [row for row, each in zip(rows, addresses, strict=True) if each.table.volatile == volatile]
