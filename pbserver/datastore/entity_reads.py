@@ -16,6 +16,9 @@ from pbserver.datastore.heads import Head, State
 from pbserver.datastore.remembered import Remembered
 from pbserver.datastore.tables import head_address
 
+#: A get would rather wait than break off a commit: it may be of a server that died, but far more often it is slow.
+_PATIENCE_SECONDS = 2.0
+
 
 class EntityReads:
     """A reader (adapters.contract.Reader) for gets: each entity is of a state of its own. Thread-safe.
@@ -61,14 +64,15 @@ class EntityReads:
     def _settle(self, open_: Mapping[bytes, Head], found: dict[Address, bytes | None], deadline: float) -> None:
         """A commit that is seen here may not be acknowledged yet: it is settled, so that all later reads see it."""
         while open_:
-            self._heads.resolve([group for group, head in open_.items() if head.state is State.PREPARED], deadline)
+            prepared = [group for group, head in open_.items() if head.state is State.PREPARED]
+            self._heads.resolve(prepared, deadline, patience=_PATIENCE_SECONDS)
             met, values = self._beside_heads([*open_], _within(open_, found), deadline, settle=True)
             found.update(values)
             open_ = {group: head for group, head in met.items() if head.state is State.PREPARED}
 
     def _read_after(self, late: Mapping[bytes, Head], found: dict[Address, bytes | None], deadline: float) -> None:
         """Reads rows once more, when all that their heads tell of is written."""
-        for group, head in self._heads.finish(late, deadline).items():
+        for group, head in self._heads.finish(late, deadline, patience=_PATIENCE_SECONDS).items():
             self._remembered.add(group, head)
         if again := _within(late, found):
             found.update(zip(again, self._store.read(again, deadline=deadline), strict=True))

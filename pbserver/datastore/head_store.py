@@ -25,6 +25,8 @@ from pbserver.datastore.tables import head_address
 
 _MOVES = 20  #: attempts at one compare-and-set before its outcome is called unknown
 _PATIENCE_SECONDS = 0.1  #: how long the head of another's unfinished commit is left alone
+_PAUSE_SECONDS = 0.005  #: the longest, unless said otherwise
+_LONGEST_PAUSE_SECONDS = 0.1
 _FINISHING_SECONDS = 10.0  #: for what no client waits for
 
 
@@ -52,7 +54,9 @@ class HeadStore:
             for head, slot in zip(found, slots.values(), strict=True)
         )
 
-    def resolve(self, groups: Collection[bytes], deadline: float, *, settle: bool = False) -> dict[bytes, Head]:
+    def resolve(
+        self, groups: Collection[bytes], deadline: float, *, settle: bool = False, patience: float = _PATIENCE_SECONDS
+    ) -> dict[bytes, Head]:
         """The groups' heads, all of whose rows are known to be written.
 
         Without `settle` a head may be one that was replaced by a write of unknown outcome: enough for who goes on to
@@ -62,12 +66,17 @@ class HeadStore:
         groups = [*groups]
         settle = settle or self.scopes
         found = dict(zip(groups, self.read(groups, deadline, settle=settle), strict=True)) if groups else {}
-        return self.finish(found, deadline, settle=settle)
+        return self.finish(found, deadline, settle=settle, patience=patience)
 
-    def finish(self, found: Mapping[bytes, Head], deadline: float, *, settle: bool = False) -> dict[bytes, Head]:
-        """Heads that were found, or those that came after them, all of whose rows are known to be written."""
+    def finish(
+        self, found: Mapping[bytes, Head], deadline: float, *, settle: bool = False, patience: float = _PATIENCE_SECONDS
+    ) -> dict[bytes, Head]:
+        """Heads that were found, or those that came after them, all of whose rows are known to be written.
+
+        `patience`, in seconds: how long another's commit that is not decided may take before it is broken off.
+        """
         return {
-            group: head if self.is_written(group, head) else self._finish(group, head, deadline, settle)
+            group: head if self.is_written(group, head) else self._finish(group, head, deadline, settle, patience)
             for group, head in found.items()
         }
 
@@ -77,13 +86,14 @@ class HeadStore:
             return self._remembered.has(group, head.slot)
         return head.state is State.APPLIED
 
-    def _finish(self, group: bytes, head: Head, deadline: float, settle: bool) -> Head:
+    def _finish(self, group: bytes, head: Head, deadline: float, settle: bool, patience: float) -> Head:
         began = time.monotonic()
         while not self.is_written(group, head):
             if head.state is State.COMMITTED:
                 self.roll(group, head, deadline)
                 break
-            self._unblock(group, head, deadline, patient=time.monotonic() - began < _PATIENCE_SECONDS)
+            waited = time.monotonic() - began
+            self._unblock(group, head, deadline, waited if waited < patience else None)
             (head,) = self.read([group], deadline, settle=settle)
         return head
 
@@ -109,28 +119,38 @@ class HeadStore:
         """Tells a prepared group that its commit has happened, its rows being written."""
         self.move(group, head, head.decided(), deadline, self.split(head.rows)[0])
 
-    def _unblock(self, group: bytes, head: Head, deadline: float, *, patient: bool) -> None:
-        """One step towards the end of the commit that a prepared head belongs to."""
+    def _unblock(self, group: bytes, head: Head, deadline: float, waited: float | None) -> None:
+        """One step towards the end of the commit that a prepared head belongs to. `waited`: for how many seconds so
+        far; None when it has been long enough.
+        """
         primary = head.primary
         assert primary is not None
         if primary.group == group:
-            if patient:
-                pause(deadline, "another commit of the entity group does not end")
-            else:
+            if waited is None:
                 self.replace(group, head, head.emptied(primary.slot))
+            else:
+                self._wait(deadline, waited)
             return
         (decider,) = self.read([primary.group], deadline, settle=True)
         if decider.slot == primary.slot and decider.uid == head.uid and decider.state is not State.PREPARED:
             self.conclude(group, head, deadline)
         elif decider.slot == primary.base or (decider.slot == primary.slot and decider.uid == head.uid):
-            if patient:
-                pause(deadline, "another commit of the entity group does not end")
+            if waited is not None:
+                self._wait(deadline, waited)
                 return
             if decider.state is State.COMMITTED:
                 self.roll(primary.group, decider, deadline)
             self.replace(primary.group, decider, decider.emptied(primary.slot))
         else:
             self.replace(group, head, head.emptied(head.slot))
+
+    def _wait(self, deadline: float, waited: float) -> None:
+        """Looks again more and more rarely: on some databases a look delays the very commit that is waited for."""
+        pause(
+            deadline,
+            "another commit of the entity group does not end",
+            min(max(waited, _PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS),
+        )
 
     # -- moving
 
@@ -214,8 +234,8 @@ def soon() -> float:
     return time.monotonic() + _FINISHING_SECONDS
 
 
-def pause(deadline: float, otherwise: str) -> None:
-    """Waits a moment. Raises Timeout when the deadline has passed."""
+def pause(deadline: float, otherwise: str, longest: float = _PAUSE_SECONDS) -> None:
+    """Waits a moment, `longest` in seconds. Raises Timeout when the deadline has passed."""
     if time.monotonic() > deadline:
         raise Timeout(otherwise)
-    time.sleep(random.uniform(0, 0.005))  # noqa: S311 - a back-off, not a secret
+    time.sleep(random.uniform(0, longest))  # noqa: S311 - a back-off, not a secret

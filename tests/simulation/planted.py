@@ -60,7 +60,7 @@ def marked_applied_before_its_rows_are() -> Any:
 
 
 def abort_without_asking_the_primary() -> Any:
-    def unblock(self: HeadStore, group: bytes, head: Head, deadline: float, *, patient: bool) -> None:
+    def unblock(self: HeadStore, group: bytes, head: Head, deadline: float, waited: float | None) -> None:
         self.replace(group, head, head.emptied(head.slot))
 
     return _patched(HeadStore, _unblock=unblock)
