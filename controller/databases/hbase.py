@@ -184,11 +184,11 @@ def admission(node: Node, cluster: Cluster) -> Sequence[Command]:
     """Whoever has left may store blocks again. A node's departure sees to the NameNode itself, when it is time."""
     if cluster.leaving:
         return []
-    return [Command(_tool(node, cluster, "org.apache.hadoop.hdfs.tools.DFSAdmin", "-refreshNodes"))]
+    return [Command(_java(node, cluster, _TOOL_MIB, "org.apache.hadoop.hdfs.tools.DFSAdmin", "-refreshNodes"))]
 
 
 def departure(node: Node, cluster: Cluster) -> Sequence[Command]:
-    return [Command(_tool(node, cluster, str(_departure(node)), node.host))]
+    return [Command(_java(node, cluster, _TOOL_MIB, str(_departure(node)), node.host))]
 
 
 def choose_primary(cluster: Cluster) -> Node:
@@ -304,13 +304,13 @@ def _hbase(node: Node, cluster: Cluster) -> dict[str, object]:
 def _command(name: str, node: Node, cluster: Cluster) -> tuple[str, ...]:
     heap, main, arguments = _ROLES[name]
     in_conf = [str(node.conf / argument) if argument.endswith(".cfg") else argument for argument in arguments]
-    classpath = [node.conf, cluster.engines["hbase"] / "lib"]
-    return jvm.command(cluster.engines["java"], heap, classpath, main, *in_conf, options=_OPTIONS)
+    return _java(node, cluster, heap, main, *in_conf)
 
 
-def _tool(node: Node, cluster: Cluster, main: str, argument: str) -> tuple[str, ...]:
+def _java(node: Node, cluster: Cluster, heap_mib: int, main: str, *arguments: str) -> tuple[str, ...]:
+    """What runs with HBase's jars and the node's configuration."""
     classpath = [node.conf, cluster.engines["hbase"] / "lib"]
-    return jvm.command(cluster.engines["java"], _TOOL_MIB, classpath, main, argument, options=_OPTIONS)
+    return jvm.command(cluster.engines["java"], heap_mib, classpath, main, *arguments, options=_OPTIONS)
 
 
 def _departure(node: Node) -> Path:
