@@ -1,5 +1,6 @@
-"""For all tests: a skip counts as a failure unless allowed_skips.txt names its reason. What fails is also appended to
-the file that FAILURES names: of runs side by side, the one that ends last would hide it.
+"""For all tests: a skip counts as a failure unless allowed_skips.txt names its reason. With FAILURES, what fails is
+told at once, for a run that is ended from outside, and appended to the file of that name: of runs side by side, the
+one that ends last would hide it.
 """
 
 import os
@@ -38,11 +39,31 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    unexpected = [f"skipped, but not in {ALLOWED.name}: {line}" for line in _unexpected]
-    for line in unexpected:
-        terminalreporter.write_line(line, red=True)
+    for line in _unexpected:
+        text = f"skipped, but not in {ALLOWED.name}: {line}"
+        terminalreporter.write_line(text, red=True)
+        _keep(text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if FAILURES and not hasattr(config, "workerinput"):  # the other processes of pytest-xdist report to this one
+        config.pluginmanager.register(_AtOnce(config))
+
+
+class _AtOnce:
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            text = f"{report.nodeid}, {report.when}:\n{report.longreprtext[-MOST_TOLD:]}"
+            reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+            reporter.ensure_newline()
+            reporter.write_line(text)
+            _keep(text)
+
+
+def _keep(text: str) -> None:
     if FAILURES:
-        failed = terminalreporter.getreports("failed") + terminalreporter.getreports("error")
-        texts = [f"{each.nodeid}, {each.when}:\n{each.longreprtext[-MOST_TOLD:]}" for each in failed]
         with Path(FAILURES).open("a", encoding="utf-8") as file:
-            file.writelines(f"\n{text}\n" for text in texts + unexpected)
+            file.write(f"\n{text}\n")

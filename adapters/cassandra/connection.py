@@ -245,6 +245,7 @@ class Connection:
         texts = codec.table_creations(keyspace)
         if self._session.execute(_REPLICATION, [keyspace], host=host).one() is None:
             texts.insert(0, codec.keyspace_creation(keyspace, self.facts.datacenter, self.facts.replicas))
+            log.info("a keyspace is created", store=self.where, replicas=self.facts.replicas, nodes=self.facts.nodes)
         for text in texts:
             self._session.execute(text, timeout=SCHEMA_SECONDS, host=host)
 

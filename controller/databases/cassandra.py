@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,14 +136,32 @@ def choose_primary(cluster: Cluster) -> Node:
 
 
 def answers(node: Node, cluster: Cluster) -> None:
-    """That the node has joined: it opens its port for clients last."""
-    del cluster
+    """That the node has joined, and that the others know: it opens its port for clients last, but they may have
+    forgotten it while it was busy with that, for some seconds in which a new keyspace would get a replica too few.
+    """
+    _connect(node)
+    with _session(node) as session:
+        session.execute("SELECT release_version FROM system.local")
+    for other in cluster.nodes:
+        if other != node and not _knows(other, node):
+            raise NotReady(f"{node.host}:{PORT} answers, but {other.host} does not know of it yet")
+
+
+def _knows(other: Node, node: Node) -> bool:
+    """Whether clients of the other one hear of the node. One that is down or too busy to say is not waited for."""
+    with suppress(NotReady):
+        _connect(other)
+        with _session(other) as session:
+            return any(host.address == node.host for host in session.cluster.metadata.all_hosts())
+    return True
+
+
+def _connect(node: Node) -> None:
+    """The driver takes longer to find a closed port. Raises NotReady."""
     try:
         socket.create_connection((node.host, PORT), _ANSWER_SECONDS).close()
     except OSError as error:
         raise NotReady(f"{node.host}:{PORT}: {error}") from error
-    with _session(node) as session:
-        session.execute("SELECT release_version FROM system.local")
 
 
 def ready(node: Node, cluster: Cluster) -> None:

@@ -19,6 +19,9 @@ from adapters.contract import OrderedStore
 from controller.local import LocalCluster
 
 _FACTS = pytest.StashKey[dict[str, dict[str, Any]]]()
+#: The tests after which a database's cluster could not be brought back.
+_LOST = pytest.StashKey[dict[str, str]]()
+_FAILED = pytest.StashKey[bool]()
 #: What tests are proofs of, by a part of their names; the others are of faults.
 _PROOFS = {
     "contract": "contract",
@@ -30,6 +33,7 @@ _PROOFS = {
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_FACTS] = {}
+    config.stash[_LOST] = {}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,6 +61,23 @@ def described(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
 
 
+@pytest.fixture(autouse=True)
+def whole(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a failed test has left without some of its nodes is mended, or said at once: each of the others would wait
+    for them.
+    """
+    name, lost = _store_of(request.module.__name__), request.config.stash[_LOST]
+    if name in lost:
+        pytest.fail(f"{name} could not be brought back after {lost[name]}")
+    yield
+    if name is not None and request.node.stash.get(_FAILED, False):
+        cluster = request.getfixturevalue("cluster")
+        lost[name] = request.node.name
+        for node in cluster.nodes:
+            cluster.start(node)
+        del lost[name]
+
+
 @pytest.fixture
 def entry_points(cluster: LocalCluster, url: str, store: OrderedStore) -> list[str]:
     """URLs of one empty store, for several PBServers: all ways into the database, or the only one twice."""
@@ -74,6 +95,7 @@ def acknowledgements() -> int:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[misc, assignment]
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
     facts = item.config.stash[_FACTS].get(_store_of(item.module.__name__) or "")  # type: ignore[attr-defined]
     if facts is not None and (report.failed or report.when == "call"):
         counted = facts["passed" if report.passed else "failed"]
