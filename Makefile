@@ -10,6 +10,8 @@ serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." 
 	@$(BIN)/pbserver serve --store "lmdb:$(DATA)" $(ARGS)
 
 HERE ?= conformance layers differential isolation simulation faults e2e guard
+#: Where so many have failed something is wrong with all, and each of the others may wait for minutes.
+ENOUGH := --maxfail=10
 #: Goes with the clusters, so that both halves take about as long.
 COMPUTED := simulation
 
@@ -30,10 +32,10 @@ test-here: $(VENV)/.test ## what needs no database: conformance, layers, differe
 	$(BIN)/python -m pytest --durations=10 $(addprefix tests/,$(HERE))
 
 test-cluster: $(VENV)/.test ## DB=..: a database's real cluster, and the whole suite on it
-	$(BIN)/python -m pytest --durations=10 --timeout=900 tests/clusters $(if $(DB),-k "$(DB)")
+	$(BIN)/python -m pytest --durations=10 --timeout=900 $(ENOUGH) tests/clusters $(if $(DB),-k "$(DB)")
 
 test-hosts: $(VENV)/.test ## DB=galera, cassandra, hbase or limits: pbdeploy and a cluster on several machines, which are namespaces here
-	$(BIN)/python -m pytest --durations=10 --timeout=900 tests/hosts $(if $(DB),-k "$(DB)")
+	$(BIN)/python -m pytest --durations=10 --timeout=900 $(ENOUGH) tests/hosts $(if $(DB),-k "$(DB)")
 
 matrix: $(VENV)/.test ## the suites over real databases, and the README's support matrix from what they have proven
 	CLUSTER_RESULTS=tests/clusters/results $(BIN)/python -m pytest --timeout=600 tests/clusters -k "_store"
