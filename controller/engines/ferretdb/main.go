@@ -1,9 +1,11 @@
 // A FerretDB that listens on one address, keeps its data in SQLite files and carries out one write at a time. Its own
 // command does not build from the module alone. And it changes a document in two steps: it looks, then it writes, so
-// that of two clients both may win a change that only one of them may make.
+// that of two clients both may win a change that only one of them may make. Its collections get an index that serves
+// its lookups by _id (lookups.go).
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"flag"
@@ -13,7 +15,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -27,6 +28,7 @@ const (
 	opMsg        = 2013
 	firstName    = headerBytes + 4 + 1 + 4 + 1 // behind header, flags, kind of section, length of the document, type
 	longestBytes = 48_000_000
+	longestName  = 256
 )
 
 var kinds = map[uint32]bool{opReply: true, opQuery: true, opMsg: true}
@@ -70,23 +72,28 @@ func run(listen, data string, logger *slog.Logger) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	go accept(listener, socket)
+	go accept(listener, socket, &writer{lookups: newLookups(data, logger)})
 	return server.Run(ctx)
 }
 
-func accept(listener net.Listener, socket string) {
-	var writing sync.Mutex
+// writer carries out writes, one at a time.
+type writer struct {
+	turn    sync.Mutex
+	lookups *lookups
+}
+
+func accept(listener net.Listener, socket string, writing *writer) {
 	for {
 		client, err := listener.Accept()
 		if err != nil {
 			return
 		}
-		go serve(client, socket, &writing)
+		go serve(client, socket, writing)
 	}
 }
 
 // serve passes on what a client asks and what it is answered, until either of the two ends.
-func serve(client net.Conn, socket string, writing *sync.Mutex) {
+func serve(client net.Conn, socket string, writing *writer) {
 	defer client.Close()
 	server, err := net.Dial("unix", socket)
 	if err != nil {
@@ -108,11 +115,21 @@ func serve(client net.Conn, socket string, writing *sync.Mutex) {
 	}
 }
 
-func answered(server net.Conn, asked []byte, writing *sync.Mutex) ([]byte, error) {
-	if writes[command(asked)] {
-		writing.Lock()
-		defer writing.Unlock()
+func answered(server net.Conn, asked []byte, writing *writer) ([]byte, error) {
+	name, collection := command(asked)
+	if !writes[name] {
+		return exchanged(server, asked)
 	}
+	writing.turn.Lock()
+	defer writing.turn.Unlock()
+	answer, err := exchanged(server, asked)
+	if err == nil {
+		writing.lookups.after(name, collection)
+	}
+	return answer, err
+}
+
+func exchanged(server net.Conn, asked []byte) ([]byte, error) {
 	if _, err := server.Write(asked); err != nil {
 		return nil, err
 	}
@@ -133,10 +150,21 @@ func message(peer io.Reader) ([]byte, error) {
 	return whole, err
 }
 
-func command(asked []byte) string {
+// command is the name of what is asked, and the collection it is about, after its database.
+func command(asked []byte) (name, collection string) {
 	if len(asked) < firstName || binary.LittleEndian.Uint32(asked[12:]) != opMsg {
+		return "", ""
+	}
+	first, rest, _ := bytes.Cut(asked[firstName:], []byte{0})
+	_, database, _ := bytes.Cut(rest, []byte("\x02$db\x00"))
+	return string(first[:min(len(first), longestName)]), text(database) + "." + text(rest)
+}
+
+// text is a string as documents hold them: its length in four bytes, then itself and a zero.
+func text(value []byte) string {
+	if len(value) < 4 {
 		return ""
 	}
-	name, _, _ := strings.Cut(string(asked[firstName:min(len(asked), firstName+64)]), "\x00")
-	return name
+	found, _, _ := bytes.Cut(value[4:min(len(value), 4+longestName)], []byte{0})
+	return string(found)
 }
