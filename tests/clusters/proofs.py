@@ -77,7 +77,7 @@ def test_every_answer_is_googles(entry_points: list[str], tmp_path: Path) -> Non
         play((ours, Referee()), DIFFERENTIAL_CALLS, seed=DIFFERENTIAL_SEED)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_transactions_through_several_servers_are_strictly_serializable(
     entry_points: list[str], tmp_path: Path
 ) -> None:
