@@ -12,8 +12,8 @@ serve: $(VENV)/.server ## the server on the embedded store; ARGS="--listen ..." 
 HERE ?= conformance layers differential isolation simulation faults e2e guard
 #: Where so many have failed something is wrong with all, and each of the others may wait for minutes.
 ENOUGH := --maxfail=10
-#: Goes with the clusters, so that both halves take about as long.
-COMPUTED := simulation
+#: These go with the clusters, so that both halves take about as long.
+COMPUTED := simulation faults guard
 
 # Databases mostly wait, so their suites run beside what computes; each of the two halves has one cluster up at a time.
 test: export FAILURES = $(CURDIR)/.failures
