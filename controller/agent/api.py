@@ -60,7 +60,8 @@ class Agent:
         if task.task == tasks.PREPARE and done.ok:
             if done.text:
                 _log.info("files changed", diff=done.text)
-            await self._change(services.adopt, self.home)
+            adopted = await self._change(services.adopt, self.home)
+            return done if adopted.ok else adopted
         return done
 
     async def start(self, asked: Start) -> Done:

@@ -48,8 +48,13 @@ class Home:
         return self.directory / "run" / "leaving"
 
     @property
+    def written(self) -> Path:
+        """Says for which layout and version the files are. supervisord may not know of them yet."""
+        return self.directory / "run" / "written"
+
+    @property
     def prepared(self) -> Path:
-        """Says for which layout and version the node was prepared."""
+        """Says for which layout and version the node is prepared: its services can be started."""
         return self.directory / "run" / "prepared"
 
     @property

@@ -13,7 +13,7 @@ from xmlrpc.client import Fault, ServerProxy
 import psutil
 from supervisor.xmlrpc import Faults, SupervisorTransport
 
-from controller.agent import launch
+from controller.agent import files, launch
 from controller.agent.home import Home
 from controller.agent.messages import ServiceFacts
 
@@ -38,7 +38,10 @@ def states(home: Home) -> dict[str, ServiceFacts]:
 
 
 def adopt(home: Home) -> None:
-    """Lets supervisord know what is new in its files. What runs goes on as it was started."""
+    """Lets supervisord know what is new in its files. What runs goes on as it was started. Only then is the node
+    prepared: a heartbeat that says so earlier gets services started that supervisord has not heard of.
+    """
+    written = home.written.read_text(encoding="ascii")
     with _supervisord(home) as supervisord:
         added, changed, removed = supervisord.reloadConfig()[0]
         running = {each["group"] for each in supervisord.getAllProcessInfo() if each["statename"] in RUNNING}
@@ -46,6 +49,7 @@ def adopt(home: Home) -> None:
             supervisord.removeProcessGroup(name)
         for name in {*added, *changed} - running:
             supervisord.addProcessGroup(name)
+    files.write(home.prepared, written)
 
 
 def start(home: Home, service: str, *, begins: bool) -> None:

@@ -65,7 +65,7 @@ def prepare(parts: Parts, number: int, argument: str) -> str:
         diff = "".join(files.write_all(recipe.files(node, cluster)) for recipe in parts.recipes_of(number))
         diff += files.write_all(_programs(parts, number))
         files.write(home.layout, parts.layout.model_dump_json())
-        files.write(home.prepared, parts.digest)
+        files.write(home.written, parts.digest)
     return diff
 
 
