@@ -4,7 +4,8 @@ In one state of an entity group its entities, their rows and its head agree, or 
 meanwhile. Whether what a reader sees is one state, states.py knows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -63,33 +64,39 @@ class View:
     def is_absent(self, address: Address) -> bool:
         return self.reader.read([address], deadline=self.deadline)[0] is None
 
-    def entity_problems(self, key: Key, stored: bytes) -> Iterator[Problem]:
-        """All that is wrong with a stored entity, its rows and its group."""
-        place = tables.entity_address(key)
-        try:
-            due = self._rows_due(key, stored)
-        except Unreadable as error:
-            yield Problem(Fault.UNREADABLE_ENTITY, place, key, str(error))
-            return
-        if _key_inside(stored) != key:
-            yield Problem(Fault.MISPLACED_ENTITY, place, key)
-            return
-        head, listed, kindless, *rows = self.reader.read(
-            [
-                tables.head_address(key.group),
-                listing_address(key),
-                kindless_address(key),
-                *(row_address(key, row) for row in due.needed),
-                *(row_address(key, row) for row in due.allowed),
-            ],
-            deadline=self.deadline,
-        )
+    def entity_problems(self, found: Iterable[tuple[Key, bytes]]) -> Iterator[Problem]:
+        """All that is wrong with stored entities, their rows and their groups. What they must have is read for some
+        of them at once: a call of the store for each would be most of what a verification costs.
+        """
+        sound: list[tuple[Key, bytes, Due]] = []
+        for key, stored in found:
+            place = tables.entity_address(key)
+            try:
+                due = self._rows_due(key, stored)
+            except Unreadable as error:
+                yield Problem(Fault.UNREADABLE_ENTITY, place, key, str(error))
+                continue
+            if _key_inside(stored) == key:
+                sound.append((key, stored, due))
+            else:
+                yield Problem(Fault.MISPLACED_ENTITY, place, key)
+        for start in range(0, len(sound), PAGE_ENTITIES):
+            some = sound[start : start + PAGE_ENTITIES]
+            rows = iter(
+                self.reader.read([each for key, _, due in some for each in _needed(key, due)], deadline=self.deadline)
+            )
+            for key, stored, due in some:
+                yield from self._problems_of(key, stored, due, rows)
+
+    def _problems_of(self, key: Key, stored: bytes, due: Due, read: Iterator[bytes | None]) -> Iterator[Problem]:
+        """`read`: what stands at the addresses of _needed, and of the entities to come."""
+        head, listed, kindless = islice(read, 3)
         yield from self._head_problems(key, stored, head)
         if listed is None:
             yield Problem(Fault.UNLISTED_KIND, listing_address(key), key)
         yield from _row_problems(key, kindless_address(key), kindless, tables.row_value(key, repeated=False))
         wanted = [*due.needed.items(), *due.allowed.items()]
-        for index, ((row, value), found) in enumerate(zip(wanted, rows, strict=True)):
+        for index, ((row, value), found) in enumerate(zip(wanted, islice(read, len(wanted)), strict=True)):
             if found is not None or index < len(due.needed):
                 yield from _row_problems(key, row_address(key, row), found, value)
 
@@ -134,6 +141,7 @@ class View:
         )
         without = {key for key, row in zip(found, kindless, strict=True) if row is None}
         stored = dict(zip(found, entity_rows, strict=True))
+        unlisted: list[tuple[Key, bytes]] = []
         for (row, value), key in leading:
             entity = stored[key] if key is not None else None
             if self._is_phantom(row, key, entity):
@@ -141,7 +149,8 @@ class View:
                 yield Problem(Fault.PHANTOM_ROW, address, key, value=value)
             if key in without and entity is not None:
                 without.remove(key)
-                yield from self.entity_problems(key, entity)
+                unlisted.append((key, entity))
+        yield from self.entity_problems(unlisted)
 
     def kindless_problems(self, partition: bytes, rows: list[Row]) -> Iterator[Problem]:
         """Which kindless rows lead to no entity."""
@@ -219,6 +228,12 @@ def rows_due(key: Key, stored: bytes, of_kind: tuple[Composite, ...]) -> Due:
     except (Internal, BadRequest, IndexError) as error:
         raise Unreadable(str(error).partition(";")[0]) from error
     return Due(needed, allowed)
+
+
+def _needed(key: Key, due: Due) -> list[Address]:
+    """Whose rows say whether an entity is as it should be."""
+    rows = [row_address(key, row) for row in (*due.needed, *due.allowed)]
+    return [tables.head_address(key.group), listing_address(key), kindless_address(key), *rows]
 
 
 def has_version(stored: bytes) -> bool:

@@ -111,7 +111,7 @@ def about(seen: View, problem: Problem) -> list[Problem]:
     if problem.fault is Fault.MISPLACED_ENTITY and key is None:
         return [] if seen.is_absent(problem.address) else [problem]
     stored = seen.stored(key) if key is not None else None
-    return [*seen.entity_problems(key, stored)] if key is not None and stored is not None else []
+    return [*seen.entity_problems([(key, stored)])] if key is not None and stored is not None else []
 
 
 def _about_row(seen: View, problem: Problem) -> list[Problem]:
@@ -165,6 +165,14 @@ class _Page(NamedTuple):
     found: list[Problem]
     entities: list[Key] = []  # noqa: RUF012 - never changed
     big: list[bytes] = []  # noqa: RUF012
+
+
+class _Group(NamedTuple):
+    """Rows of an entity group, in order."""
+
+    rows: list[Row]
+    misplaced: list[Problem]
+    entities: list[tuple[Key, bytes]]
 
 
 class _Walk:
@@ -272,15 +280,21 @@ def _kindless_page(partition: bytes, start: bytes, last_root: bytes, seen: View)
     """Kindless rows, and the groups they lead to but the last of the page before."""
     rows = seen.reader.scan(Table.KINDLESS, partition, KeyRange(start), limit=PAGE_GROUPS, deadline=seen.deadline)
     whole = _Page(rows, [*seen.kindless_problems(partition, rows)], [], [])
+    met: list[tuple[Key, bytes]] = []
     for root in _roots(partition, rows):
         if root == last_root:
             continue
-        page = _group_page(partition, root, b"", seen, limit=PAGE_ENTITIES + 1)
-        if len(page.rows) > PAGE_ENTITIES:
+        group = _group(partition, root, b"", seen, limit=PAGE_ENTITIES + 1)
+        if len(group.rows) > PAGE_ENTITIES:
             whole.big.append(root)
-        else:
-            whole.found.extend(page.found)
-            whole.entities.extend(page.entities)
+            continue
+        whole.found.extend(group.misplaced)
+        whole.entities.extend(key for key, _ in group.entities)
+        met += group.entities
+        if len(met) >= PAGE_ENTITIES:  # and not the whole page, where each may have a MiB
+            whole.found.extend(seen.entity_problems(met))
+            met = []
+    whole.found.extend(seen.entity_problems(met))
     return whole
 
 
@@ -290,11 +304,15 @@ def _roots(partition: bytes, rows: list[Row]) -> list[bytes]:
     return [*dict.fromkeys(key.path[: key.root] for key in found if key is not None)]
 
 
-def _group_page(partition: bytes, root: bytes, start: bytes, seen: View, limit: int = PAGE_ENTITIES) -> _Page:
+def _group_page(partition: bytes, root: bytes, start: bytes, seen: View) -> _Page:
+    group = _group(partition, root, start, seen, limit=PAGE_ENTITIES)
+    found = [*group.misplaced, *seen.entity_problems(group.entities)]
+    return _Page(group.rows, found, [key for key, _ in group.entities])
+
+
+def _group(partition: bytes, root: bytes, start: bytes, seen: View, *, limit: int) -> _Group:
     rows = seen.reader.scan(Table.GROUPS, partition + root, KeyRange(start), limit=limit, deadline=seen.deadline)
-    page = _Page(rows, [], [])
-    if len(rows) > PAGE_ENTITIES:
-        return page
+    group = _Group(rows, [], [])
     head = tables.head_address(b"").key
     for row, stored in rows:
         if row == head:
@@ -302,11 +320,10 @@ def _group_page(partition: bytes, root: bytes, start: bytes, seen: View, limit: 
         key = key_of_path(partition, root + row[1:])
         if key is None or tables.entity_address(key).key != row:
             address = Address(Table.GROUPS, partition + root, b"", row)
-            page.found.append(Problem(Fault.MISPLACED_ENTITY, address, None))
-            continue
-        page.entities.append(key)
-        page.found.extend(seen.entity_problems(key, stored))
-    return page
+            group.misplaced.append(Problem(Fault.MISPLACED_ENTITY, address, None))
+        else:
+            group.entities.append((key, stored))
+    return group
 
 
 def _index_page(partition: bytes, kind: bytes, start: bytes, seen: View) -> _Page:
