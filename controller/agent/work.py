@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ from controller.engines.tools import EngineError
 from controller.recipe import Command, Node, NotReady, Service
 
 _SHOWN_LINES = 15
+_TRY_SECONDS = 4
+_PAUSE_SECONDS = 0.5
 #: For supervisord. Only the leader gets SIGTERM: PBServer's workers and mariadbd's copiers are their parents' to stop.
 _PROGRAM = """[program:{name}]
 command={python} -m controller.agent.launch {program} {begins}
@@ -93,9 +96,23 @@ def let_begin(parts: Parts, number: int, argument: str) -> str:
 
 
 def check(parts: Parts, number: int, argument: str) -> str:
-    """`argument`: the stage's service, or READY."""
-    parts.check(argument)(parts.nodes[number], parts.cluster(running=parts.data_nodes))
-    return ""
+    """`argument`: the stage's service, or READY. Tried again for a while: what a check needs takes longer to import
+    than to ask.
+    """
+    passes, cluster, end = (
+        parts.check(argument),
+        parts.cluster(running=parts.data_nodes),
+        time.monotonic() + _TRY_SECONDS,
+    )
+    while True:
+        try:
+            passes(parts.nodes[number], cluster)
+        except NotReady:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return ""
 
 
 def admit(parts: Parts, number: int, argument: str) -> str:

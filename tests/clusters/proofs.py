@@ -291,7 +291,7 @@ class _Persistent(Client):
                     self.step(wire)
                 except _Refused as refused:
                     self.refused[str(refused)] += 1
-                    stop.wait(0.1)
+                    stop.wait(0.5)  # the database that comes back needs the cores too
 
 
 def _wait_for_more(clients: Sequence[Client], count: int, what: str) -> None:

@@ -15,7 +15,7 @@ from google.appengine.api import datastore_errors
 from google.appengine.ext import ndb
 from google.appengine.runtime import apiproxy_errors, default_api_stub
 
-PAUSE_SECONDS = 0.3  # nodes that boot or move data meanwhile need the cores too
+PAUSE_SECONDS = 0.5  # nodes that boot or move data meanwhile need the cores too
 BATCH = 100
 SECONDS = 10  # for a call
 

@@ -29,7 +29,7 @@ APP = Path(__file__).with_name("app.py")
 BOOT_SECONDS = 600
 #: HDFS asks the cut node's DataNode for the end of a log again and again before it asks another: over two minutes.
 WITHOUT_SECONDS = 400
-MORE = 20
+MORE = 10
 
 
 def environment(entry: str) -> dict[str, str]:
