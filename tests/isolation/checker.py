@@ -6,11 +6,12 @@ that failed must fit into it as well, since a client acts on them before it know
 
 After Elle (Kingsbury and Alvaro, VLDB 2020): the order of versions of each object is known, so every dependency is an
 edge, and an anomaly is a cycle. A read that found nothing may have several explanations in an object that was deleted
-more than once: what leaves only one decides first, and when nothing does, one read gets its first. That choice is
-greedy, and the only place where a right history could be refused. None is let through wrongly: see witness.py.
+more than once: what leaves only one decides first, and when nothing does, those of one read are tried in turn. Only if
+many of them come to nothing could a right history be refused. None is let through wrongly: see witness.py.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tests.isolation.anomalies import Anomaly, Kind, told
 from tests.isolation.dependencies import Absence, Dependencies, add_read, dependencies
@@ -21,6 +22,7 @@ from tests.isolation.versions import Versions, order
 from tests.isolation.witness import objections
 
 _TRIES = 300  # edges from which a shortest cycle is looked for, in one tangle
+_DEAD_ENDS = 300  # of choices between explanations
 _DATA = Edge.OVERWRITE | Edge.READ | Edge.OVERTAKE
 _WORDS = {
     Edge.OVERWRITE: "is overwritten in {} by",
@@ -42,7 +44,7 @@ def check(history: History) -> list[Anomaly]:
     anomalies += _cycles(facts, found.graph)
     if anomalies:
         return anomalies
-    anomalies = [*_unexplained(facts, orders, found)]
+    anomalies = _explain(facts, orders, found)
     if not anomalies:
         _prove(facts, orders, found)
     return anomalies
@@ -58,10 +60,49 @@ def _prove(facts: Facts, orders: dict[str, Versions], found: Dependencies) -> No
         raise AssertionError("the checker is wrong: no anomaly, and no serial order either: " + "; ".join(problems[:5]))
 
 
-def _unexplained(facts: Facts, orders: dict[str, Versions], found: Dependencies) -> Iterator[Anomaly]:
-    """Decides first what has one explanation left, since that may rule out some of the others'."""
+class _Choice(NamedTuple):
+    """What there was to choose from: `others` are the explanations of the first of `left` that were not tried yet."""
+
+    mark: int
+    left: list[Absence]
+    others: list[int]
+
+
+def _explain(facts: Facts, orders: dict[str, Versions], found: Dependencies) -> list[Anomaly]:
+    """Adds the edges of all absences to the graph; none come back if there is an explanation for each."""
+    choices: list[_Choice] = []
+    first: list[Anomaly] = []
     left = [*found.absences]
-    while left:
+    for _ in range(_DEAD_ENDS):
+        while not (anomalies := [*_settle(facts, orders, found, left)]) and left:
+            choices.append(_Choice(found.graph.mark(), [*left], left[0].places))
+            left = _choose(orders, found, choices)
+        if not anomalies:
+            return []
+        first = first or anomalies
+        while choices and not choices[-1].others:
+            choices.pop()
+        if not choices:
+            break
+        found.graph.undo(choices[-1].mark)
+        left = _choose(orders, found, choices)
+    return first
+
+
+def _choose(orders: dict[str, Versions], found: Dependencies, choices: list[_Choice]) -> list[Absence]:
+    """Takes the next explanation of the last choice; what is left to be explained after it."""
+    mark, (chosen, *left), (place, *others) = choices.pop()
+    choices.append(_Choice(mark, [chosen, *left], others))
+    add_read(found.graph, chosen.transaction, chosen.read.object, orders[chosen.read.object], place)
+    return left
+
+
+def _settle(facts: Facts, orders: dict[str, Versions], found: Dependencies, left: list[Absence]) -> Iterator[Anomaly]:
+    """Decides what has one explanation left, since that may rule out some of the others'. In `left` stays what has
+    several.
+    """
+    open_before = -1
+    while len(left) != open_before:
         open_before, several = len(left), []
         for index, read, places in left:
             versions = orders[read.object]
@@ -72,10 +113,7 @@ def _unexplained(facts: Facts, orders: dict[str, Versions], found: Dependencies)
                 add_read(found.graph, index, read.object, versions, fitting[0])
             else:
                 yield _unexplainable(facts, index, read, [versions.writers[each] for each in places])
-        if len(several) == open_before:
-            index, read, places = several.pop(0)
-            add_read(found.graph, index, read.object, orders[read.object], places[0])
-        left = several
+        left[:] = several
 
 
 def _unexplainable(facts: Facts, index: int, read: Read, rivals: list[int | None]) -> Anomaly:
@@ -86,7 +124,7 @@ def _unexplainable(facts: Facts, index: int, read: Read, rivals: list[int | None
 def _fits(facts: Facts, found: Dependencies, index: int, versions: Versions, place: int) -> bool:
     """Whether a read may have seen this version, as far as the graph knows."""
     writer = versions.writers[place]
-    following = versions.writers[place + 1] if place + 1 < len(versions.writers) else None
+    following = versions.end_of(place)
     if writer is not None and _is_before(facts, found, index, writer):
         return False
     return following is None or following == index or not _is_before(facts, found, following, index)

@@ -16,7 +16,7 @@ _NEVER = 1 << 63
 
 
 class Absence(NamedTuple):
-    """A read that found nothing, and several times at which there was nothing: places among the versions."""
+    """A read that found nothing, and several times at which there was nothing: places as Versions.absences has them."""
 
     transaction: int
     read: Read
@@ -79,11 +79,7 @@ def _add(graph: Graph, start: int | None, stop: int | None, kind: Edge, label: s
 def add_read(graph: Graph, index: int, name: str, versions: Versions, place: int) -> None:
     """The edges of a read that saw the version at `place`."""
     _add(graph, versions.writers[place], index, Edge.READ, name)
-    following = place + 1
-    if following < len(versions.writers) and versions.writers[following] == index:
-        return
-    if following < len(versions.writers):
-        _add(graph, index, versions.writers[following], Edge.OVERTAKE, name)
+    _add(graph, index, versions.end_of(place), Edge.OVERTAKE, name)
 
 
 def _places(facts: Facts, index: int, read: Read, versions: Versions) -> list[int]:
@@ -96,9 +92,8 @@ def _places(facts: Facts, index: int, read: Read, versions: Versions) -> list[in
     absences = versions.absences()
     if len(absences) == 1:
         return absences
-    own = [place - 1 for place, writer in enumerate(versions.writers) if writer == index]
-    if own and own[0] in absences:
-        return own  # it wrote the next version, so this is the only one it can have seen
+    if index in versions.writers and (own := versions.absence_before(index)) is not None:
+        return [own]  # it wrote the next version, so this is the only one it can have seen
     return [place for place in absences if _could_see(facts, index, versions, place)] or _nearest(
         facts, index, versions, absences
     )
@@ -108,7 +103,7 @@ def _could_see(facts: Facts, index: int, versions: Versions, place: int) -> bool
     """Whether the version was there at some instant of the transaction."""
     reader = facts.history[index]
     writer = versions.writers[place]
-    following = versions.writers[place + 1] if place + 1 < len(versions.writers) else None
+    following = versions.end_of(place)
     begun = writer is None or facts.history[writer].start <= reader.end
     return begun and (following is None or _last_instant(facts, following) >= reader.start)
 

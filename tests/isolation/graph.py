@@ -25,15 +25,32 @@ class Graph:
     def __init__(self, size: int) -> None:
         self._out: list[dict[int, Edge]] = [{} for _ in range(size)]
         self._labels: dict[tuple[int, int, Edge], str] = {}
+        self._added: list[tuple[int, int, Edge]] = []
 
     def __len__(self) -> int:
         return len(self._out)
 
     def add(self, start: int, stop: int, kind: Edge, label: str = "") -> None:
         out = self._out[start]
+        if kind in out.get(stop, Edge(0)):
+            return
         out[stop] = out.get(stop, kind) | kind
+        self._added.append((start, stop, kind))
         if label:
-            self._labels.setdefault((start, stop, kind), label)
+            self._labels[start, stop, kind] = label
+
+    def mark(self) -> int:
+        """How the graph is now, for `undo`."""
+        return len(self._added)
+
+    def undo(self, mark: int) -> None:
+        """Takes out all edges that were added since."""
+        while len(self._added) > mark:
+            start, stop, kind = self._added.pop()
+            self._out[start][stop] &= ~kind
+            if not self._out[start][stop]:
+                del self._out[start][stop]
+            self._labels.pop((start, stop, kind), None)
 
     def edge(self, start: int, stop: int, kinds: Edge) -> tuple[Edge, str]:
         """One of the edges of these kinds, the first as Edge lists them, and its label."""

@@ -32,13 +32,31 @@ class Versions:
         return write is None or write.how is How.DELETE
 
     def absences(self) -> list[int]:
-        return [place for place in range(len(self.writers)) if self.is_absent(place)]
+        """The first of each: to delete what is not there makes a version, and no difference to whoever reads."""
+        places = range(len(self.writers))
+        return [place for place in places if self.is_absent(place) and not (place and self.is_absent(place - 1))]
+
+    def end_of(self, place: int) -> int | None:
+        """The writer of the next version that a reader can tell from the one at `place`; None if there is none."""
+        following = range(place + 1, len(self.writers))
+        if self.is_absent(place):
+            return next((self.writers[each] for each in following if not self.is_absent(each)), None)
+        return self.writers[place + 1] if following else None
+
+    def absence_before(self, writer: int) -> int | None:
+        """The absence (as absences() has it) that the version of `writer` followed; None if there was something."""
+        place = self.writers.index(writer) - 1
+        if not self.is_absent(place):
+            return None
+        while place and self.is_absent(place - 1):
+            place -= 1
+        return place
 
 
 def order(facts: Facts, anomalies: list[Anomaly]) -> dict[str, Versions]:
     """The versions of every object; adds what is wrong already here to `anomalies`."""
     orders = {}
-    for name in facts.reads.keys() | facts.writes.keys():
+    for name in sorted(facts.reads.keys() | facts.writes.keys()):  # so that a history is judged alike every time
         if name in facts.registers:
             orders[name] = _by_number(facts, name, anomalies)
         else:
