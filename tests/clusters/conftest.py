@@ -21,7 +21,6 @@ from controller.local import LocalCluster
 _FACTS = pytest.StashKey[dict[str, dict[str, Any]]]()
 #: The tests after which a database's cluster could not be brought back.
 _LOST = pytest.StashKey[dict[str, str]]()
-_FAILED = pytest.StashKey[bool]()
 #: What tests are proofs of, by a part of their names; the others are of faults.
 _PROOFS = {
     "contract": "contract",
@@ -69,8 +68,9 @@ def whole(request: pytest.FixtureRequest) -> Iterator[None]:
     name, lost = _store_of(request.module.__name__), request.config.stash[_LOST]
     if name in lost:
         pytest.fail(f"{name} could not be brought back after {lost[name]}")
+    failed = request.session.testsfailed
     yield
-    if name is not None and request.node.stash.get(_FAILED, False):
+    if name is not None and request.session.testsfailed > failed:
         cluster = request.getfixturevalue("cluster")
         lost[name] = request.node.name
         for node in cluster.nodes:
@@ -95,7 +95,6 @@ def acknowledgements() -> int:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[misc, assignment]
-    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
     facts = item.config.stash[_FACTS].get(_store_of(item.module.__name__) or "")  # type: ignore[attr-defined]
     if facts is not None and (report.failed or report.when == "call"):
         counted = facts["passed" if report.passed else "failed"]

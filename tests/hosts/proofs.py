@@ -11,9 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.hosts.site import ROOT, Site
 
 __all__ = [  # noqa: RUF022 - the order in which they run
+    "goes_on_from_the_one_before",
     "test_an_app_from_outside_is_served_at_every_entry_point",
     "test_status_tells_of_every_node_and_up_again_does_nothing",
     "test_a_service_that_is_killed_comes_back",
@@ -30,6 +33,19 @@ BOOT_SECONDS = 600
 #: HDFS asks the cut node's DataNode for the end of a log again and again before it asks another: over two minutes.
 WITHOUT_SECONDS = 400
 MORE = 10
+
+_broken: dict[str, str] = {}  # by module: the test that has failed
+
+
+@pytest.fixture(autouse=True)
+def goes_on_from_the_one_before(request: pytest.FixtureRequest) -> Iterator[None]:
+    """They share one cluster: for what one of them has left broken the others would wait, each for minutes."""
+    module, failed = request.module.__name__, request.session.testsfailed
+    if module in _broken:
+        pytest.fail(f"the cluster is as {_broken[module]} has left it")
+    yield
+    if request.session.testsfailed > failed:
+        _broken[module] = request.node.name
 
 
 def environment(entry: str) -> dict[str, str]:
