@@ -99,11 +99,8 @@ def check(parts: Parts, number: int, argument: str) -> str:
     """`argument`: the stage's service, or READY. Tried again for a while: what a check needs takes longer to import
     than to ask.
     """
-    passes, cluster, end = (
-        parts.check(argument),
-        parts.cluster(running=parts.data_nodes),
-        time.monotonic() + _TRY_SECONDS,
-    )
+    passes, cluster = parts.check(argument), parts.cluster(running=parts.data_nodes)
+    end = time.monotonic() + _TRY_SECONDS
     while True:
         try:
             passes(parts.nodes[number], cluster)

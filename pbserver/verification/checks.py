@@ -139,18 +139,14 @@ class View:
         kindless = self.reader.fetch(
             Table.KINDLESS, [key.partition for key in found], [key.path for key in found], deadline=self.deadline
         )
-        without = {key for key, row in zip(found, kindless, strict=True) if row is None}
+        without = dict.fromkeys(key for key, row in zip(found, kindless, strict=True) if row is None)
         stored = dict(zip(found, entity_rows, strict=True))
-        unlisted: list[tuple[Key, bytes]] = []
         for (row, value), key in leading:
             entity = stored[key] if key is not None else None
             if self._is_phantom(row, key, entity):
                 address = Address(Table.INDEXES, partition + kind, key.path if key else b"", row)
                 yield Problem(Fault.PHANTOM_ROW, address, key, value=value)
-            if key in without and entity is not None:
-                without.remove(key)
-                unlisted.append((key, entity))
-        yield from self.entity_problems(unlisted)
+        yield from self.entity_problems((key, entity) for key in without if (entity := stored[key]) is not None)
 
     def kindless_problems(self, partition: bytes, rows: list[Row]) -> Iterator[Problem]:
         """Which kindless rows lead to no entity."""

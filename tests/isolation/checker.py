@@ -72,11 +72,12 @@ def _explain(facts: Facts, orders: dict[str, Versions], found: Dependencies) -> 
     """Adds the edges of all absences to the graph; none come back if there is an explanation for each."""
     choices: list[_Choice] = []
     first: list[Anomaly] = []
-    left = [*found.absences]
+    left = found.absences
     for _ in range(_DEAD_ENDS):
-        while not (anomalies := [*_settle(facts, orders, found, left)]) and left:
-            choices.append(_Choice(found.graph.mark(), [*left], left[0].places))
-            left = _choose(orders, found, choices)
+        anomalies, left = _settle(facts, orders, found, left)
+        while left and not anomalies:
+            choices.append(_Choice(found.graph.mark(), left, [*left[0].places]))
+            anomalies, left = _settle(facts, orders, found, _choose(orders, found, choices[-1]))
         if not anomalies:
             return []
         first = first or anomalies
@@ -85,22 +86,24 @@ def _explain(facts: Facts, orders: dict[str, Versions], found: Dependencies) -> 
         if not choices:
             break
         found.graph.undo(choices[-1].mark)
-        left = _choose(orders, found, choices)
+        left = _choose(orders, found, choices[-1])
     return first
 
 
-def _choose(orders: dict[str, Versions], found: Dependencies, choices: list[_Choice]) -> list[Absence]:
-    """Takes the next explanation of the last choice; what is left to be explained after it."""
-    mark, (chosen, *left), (place, *others) = choices.pop()
-    choices.append(_Choice(mark, [chosen, *left], others))
-    add_read(found.graph, chosen.transaction, chosen.read.object, orders[chosen.read.object], place)
+def _choose(orders: dict[str, Versions], found: Dependencies, choice: _Choice) -> list[Absence]:
+    """Takes the next explanation; what is left to be explained after it."""
+    (index, read, _), *left = choice.left
+    add_read(found.graph, index, read.object, orders[read.object], choice.others.pop(0))
     return left
 
 
-def _settle(facts: Facts, orders: dict[str, Versions], found: Dependencies, left: list[Absence]) -> Iterator[Anomaly]:
-    """Decides what has one explanation left, since that may rule out some of the others'. In `left` stays what has
+def _settle(
+    facts: Facts, orders: dict[str, Versions], found: Dependencies, left: list[Absence]
+) -> tuple[list[Anomaly], list[Absence]]:
+    """Decides what has one explanation left, since that may rule out some of the others'. What has none, and what has
     several.
     """
+    anomalies: list[Anomaly] = []
     open_before = -1
     while len(left) != open_before:
         open_before, several = len(left), []
@@ -112,8 +115,9 @@ def _settle(facts: Facts, orders: dict[str, Versions], found: Dependencies, left
             elif fitting:
                 add_read(found.graph, index, read.object, versions, fitting[0])
             else:
-                yield _unexplainable(facts, index, read, [versions.writers[each] for each in places])
-        left[:] = several
+                anomalies.append(_unexplainable(facts, index, read, [versions.writers[each] for each in places]))
+        left = several
+    return anomalies, left
 
 
 def _unexplainable(facts: Facts, index: int, read: Read, rivals: list[int | None]) -> Anomaly:

@@ -92,8 +92,8 @@ def _places(facts: Facts, index: int, read: Read, versions: Versions) -> list[in
     absences = versions.absences()
     if len(absences) == 1:
         return absences
-    if index in versions.writers and (own := versions.absence_before(index)) is not None:
-        return [own]  # it wrote the next version, so this is the only one it can have seen
+    if index in versions.writers and versions.is_absent(before := versions.writers.index(index) - 1):
+        return [max(each for each in absences if each <= before)]  # what it wrote itself came next
     return [place for place in absences if _could_see(facts, index, versions, place)] or _nearest(
         facts, index, versions, absences
     )

@@ -43,15 +43,6 @@ class Versions:
             return next((self.writers[each] for each in following if not self.is_absent(each)), None)
         return self.writers[place + 1] if following else None
 
-    def absence_before(self, writer: int) -> int | None:
-        """The absence (as absences() has it) that the version of `writer` followed; None if there was something."""
-        place = self.writers.index(writer) - 1
-        if not self.is_absent(place):
-            return None
-        while place and self.is_absent(place - 1):
-            place -= 1
-        return place
-
 
 def order(facts: Facts, anomalies: list[Anomaly]) -> dict[str, Versions]:
     """The versions of every object; adds what is wrong already here to `anomalies`."""

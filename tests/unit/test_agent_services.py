@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from controller.agent import facts, services
 from controller.agent.home import Home
 from controller.agent.services import ServiceError
+from tests.e2e.server import wait_until
 
 _SUPERVISORD = """[unix_http_server]
 file={home}/run/supervisor.sock
@@ -47,11 +47,8 @@ def supervised(home: Home) -> Iterator[Home]:
     command = [sys.executable, "-m", "supervisor.supervisord", "-c", str(conf)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
-            deadline = time.monotonic() + 20
-            while not home.supervisor.exists():
-                assert time.monotonic() < deadline
-                assert process.poll() is None
-                time.sleep(0.02)
+            wait_until(lambda: home.supervisor.exists() or process.poll() is not None, "supervisord")
+            assert process.poll() is None
             yield home
         finally:
             process.terminate()
